@@ -1,0 +1,45 @@
+# `make demo` and `make test` do all of their own set-up; a second call is quick.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+WORKERS ?= 2
+
+.PHONY: demo test lint format test-backends benchmark clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python -m attention_apps demo
+
+test: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The layers are written with keras.ops: the same tests on another backend.
+test-backends: $(VENV)/.test
+	$(PIP) -e ".[backends]"
+	KERAS_BACKEND=jax $(BIN)/python -m pytest -n $(WORKERS) tests/layers
+
+benchmark: $(VENV)/.test
+	$(PIP) "torch==2.13.0"
+	$(BIN)/python benchmarks/attention_layers.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: setup.cfg | $(VENV)/bin/python
+	$(PIP) -e ".[demo]"
+	touch $@
+
+$(VENV)/.test: setup.cfg | $(VENV)/bin/python
+	$(PIP) -e ".[test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

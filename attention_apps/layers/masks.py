@@ -1,0 +1,42 @@
+"""Masks are boolean; true means real. Padding gets exactly zero weight, also where a whole row is padding."""
+
+import keras
+from keras import ops
+
+_MASKED_SCORE = -1e9
+
+
+def masked_softmax(scores, mask=None):
+    """Softmax over the last axis in which masked positions weigh zero.
+
+    A row without any real position gets all-zero weights and zero gradients, where a plain softmax would spread
+    its weight over the padding. Half-precision scores are normalised in float32.
+
+    Args:
+        scores: `(..., source)`.
+        mask: boolean, broadcastable to `scores`, or `None`.
+    """
+    dtype = keras.backend.standardize_dtype(scores.dtype)
+    scores = ops.cast(scores, "float32") if dtype in ("float16", "bfloat16") else scores
+    if mask is None:
+        return ops.cast(ops.softmax(scores, axis=-1), dtype)
+    mask = ops.cast(mask, "bool")
+    weights = ops.softmax(ops.where(mask, scores, ops.cast(_MASKED_SCORE, scores.dtype)), axis=-1)
+    return ops.cast(ops.where(mask, weights, ops.zeros_like(weights)), dtype)
+
+
+def over_targets(value_mask):
+    """A source mask `(batch, source)` as one that broadcasts over target positions, or `None`."""
+    return None if value_mask is None else ops.expand_dims(value_mask, 1)  # (B, 1, S)
+
+
+def causal_mask(target_length, source_length=None):
+    """`(target, source)`: position t sees the sources up to itself; the last target sees all of them."""
+    source_length = target_length if source_length is None else source_length
+    offset = source_length - target_length
+    return ops.expand_dims(ops.arange(target_length) + offset, 1) >= ops.expand_dims(ops.arange(source_length), 0)
+
+
+def length_mask(lengths, max_length):
+    """`(batch, max_length)`: true before each row's length."""
+    return ops.expand_dims(ops.arange(max_length), 0) < ops.expand_dims(ops.cast(lengths, "int32"), 1)

@@ -1,0 +1,237 @@
+"""LSTM and GRU over a whole sequence on TensorFlow, with gradients written out.
+
+Only what depends on the previous step stays in the loops: one product and a few element-wise operations. The
+input projection is made before the loop by the caller; in the backward pass all factors that do not depend on the
+incoming gradient are computed for all steps at once, and the gradient of the recurrent kernel is one product after
+the loop. Two directions run in one loop, on a leading axis: `(T, B, ...)` or `(T, 2, B, ...)`.
+"""
+
+import tensorflow as tf
+
+
+def lstm(inputs, recurrent_kernel, hidden, cell, mask=None):
+    """Runs an LSTM over projected inputs.
+
+    Args:
+        inputs: `(time, ..., batch, 4 * units)`, input projection and bias, gates in Keras' order i, f, c, o.
+        recurrent_kernel: `(..., units, 4 * units)`.
+        hidden, cell: `(..., batch, units)`, the first state.
+        mask: boolean `(time, ..., batch, 1)`, or `None`. A masked step hands the state on.
+
+    Returns:
+        All hidden states `(time, ..., batch, units)`, the last hidden state and the last cell state.
+    """
+    inputs, recurrent_kernel = _order_gates(inputs), _order_gates(recurrent_kernel)
+    mask = None if mask is None else tf.cast(mask, inputs.dtype)
+
+    @tf.custom_gradient
+    def run(inputs, recurrent_kernel, hidden, cell):
+        gates, cells, hiddens = _lstm_forward(inputs, recurrent_kernel, hidden, cell, mask)
+
+        def gradient(hiddens_grad, last_hidden_grad, last_cell_grad):
+            factors = _lstm_factors(gates, cells, _shifted(cells, cell), mask)
+            return _lstm_backward(
+                factors,
+                recurrent_kernel,
+                _shifted(hiddens, hidden),
+                hiddens_grad,
+                last_hidden_grad,
+                last_cell_grad,
+            )
+
+        return (hiddens, hiddens[-1], cells[-1]), gradient
+
+    return run(inputs, recurrent_kernel, hidden, cell)
+
+
+def gru(inputs, recurrent_kernel, recurrent_bias, hidden, mask=None):
+    """Runs a GRU (the reset gate after the product) over projected inputs.
+
+    Args:
+        inputs: `(time, ..., batch, 3 * units)`, input projection and bias, gates in Keras' order z, r, h.
+        recurrent_kernel: `(..., units, 3 * units)`.
+        recurrent_bias: broadcastable to `(..., batch, 3 * units)`.
+        hidden: `(..., batch, units)`, the first state.
+        mask: boolean `(time, ..., batch, 1)`, or `None`. A masked step hands the state on.
+
+    Returns:
+        All hidden states `(time, ..., batch, units)` and the last one.
+    """
+    mask = None if mask is None else tf.cast(mask, inputs.dtype)
+
+    @tf.custom_gradient
+    def run(inputs, recurrent_kernel, recurrent_bias, hidden):
+        update, reset, candidate, inner, hiddens = _gru_forward(inputs, recurrent_kernel, recurrent_bias, hidden, mask)
+
+        def gradient(hiddens_grad, last_hidden_grad):
+            before = _shifted(hiddens, hidden)
+            factors = _gru_factors(update, reset, candidate, inner, before, mask)
+            inputs_grad, inner_grad, hidden_grad = _gru_backward(
+                factors, recurrent_kernel, hiddens_grad, last_hidden_grad
+            )
+            bias_grad = _sum_to_shape(tf.reduce_sum(inner_grad, axis=0), tf.shape(recurrent_bias))
+            return inputs_grad, _kernel_gradient(before, inner_grad), bias_grad, hidden_grad
+
+        return (hiddens, hiddens[-1]), gradient
+
+    return run(inputs, recurrent_kernel, recurrent_bias, hidden)
+
+
+def _lstm_forward(inputs, recurrent_kernel, hidden, cell, mask):
+    units = recurrent_kernel.shape[-2]
+
+    def step(x, m, hidden, cell):
+        z = x + tf.matmul(hidden, recurrent_kernel)
+        sigmoids, candidate = tf.sigmoid(z[..., : 3 * units]), tf.tanh(z[..., 3 * units :])
+        forget, enter, leave = tf.split(sigmoids, 3, axis=-1)
+        new_cell = forget * cell + enter * candidate
+        new_hidden = leave * tf.tanh(new_cell)
+        if m is not None:
+            new_cell, new_hidden = cell + m * (new_cell - cell), hidden + m * (new_hidden - hidden)
+        return (tf.concat([sigmoids, candidate], -1), new_cell, new_hidden), (new_hidden, new_cell)
+
+    return _loop(step, (inputs, mask), (hidden, cell), _like(inputs, recurrent_kernel, (4, 1, 1)))
+
+
+def _lstm_factors(gates, cells, cells_before, mask):
+    """What the gradients of cell and hidden state are multiplied with, for all steps at once."""
+    forget, enter, leave, candidate = tf.split(gates, 4, axis=-1)
+    # A masked step put out the old state: `cells` is the new cell only where the mask holds, which is where it counts.
+    tanh_cell = tf.tanh(cells)
+    hidden_to_cell = leave * (1 - tanh_cell * tanh_cell)
+    to_gates = tf.concat(
+        [
+            cells_before * forget * (1 - forget),
+            candidate * enter * (1 - enter),
+            tanh_cell * leave * (1 - leave),
+            enter * (1 - candidate * candidate),
+        ],
+        axis=-1,
+    )
+    if mask is None:
+        return to_gates, hidden_to_cell, forget, None
+    return to_gates * mask, hidden_to_cell * mask, 1 + mask * (forget - 1), 1 - mask
+
+
+def _lstm_backward(factors, recurrent_kernel, hiddens_before, hiddens_grad, last_hidden_grad, last_cell_grad):
+    transposed = tf.linalg.matrix_transpose(recurrent_kernel)
+
+    def step(out, to_gates, hidden_to_cell, cell_to_cell, passed, hidden, cell):
+        hidden = hidden + out
+        cell_new = cell + hidden * hidden_to_cell
+        gates = tf.concat([cell_new, cell_new, hidden, cell_new], -1) * to_gates
+        before = tf.matmul(gates, transposed)
+        if passed is not None:
+            before += hidden * passed
+        return (gates,), (before, cell_new * cell_to_cell)
+
+    (gates_grad,), (hidden_grad, cell_grad) = _loop(
+        step,
+        (hiddens_grad, *factors),
+        (last_hidden_grad, last_cell_grad),
+        _like(hiddens_grad, recurrent_kernel, (4,)),
+        backwards=True,
+        return_state=True,
+    )
+    return gates_grad, _kernel_gradient(hiddens_before, gates_grad), hidden_grad, cell_grad
+
+
+def _gru_forward(inputs, recurrent_kernel, recurrent_bias, hidden, mask):
+    units = recurrent_kernel.shape[-2]
+
+    def step(x, m, hidden):
+        inner = tf.matmul(hidden, recurrent_kernel) + recurrent_bias
+        update, reset = tf.split(tf.sigmoid(x[..., : 2 * units] + inner[..., : 2 * units]), 2, axis=-1)
+        inner = inner[..., 2 * units :]
+        candidate = tf.tanh(x[..., 2 * units :] + reset * inner)
+        new_hidden = candidate + update * (hidden - candidate)
+        if m is not None:
+            new_hidden = hidden + m * (new_hidden - hidden)
+        return (update, reset, candidate, inner, new_hidden), (new_hidden,)
+
+    return _loop(step, (inputs, mask), (hidden,), _like(inputs, recurrent_kernel, (1,) * 5))
+
+
+def _gru_factors(update, reset, candidate, inner, before, mask):
+    to_candidate = (1 - update) * (1 - candidate * candidate)
+    to_update = (before - candidate) * update * (1 - update)
+    to_reset = to_candidate * inner * reset * (1 - reset)
+    to_inputs = tf.concat([to_update, to_reset, to_candidate], -1)
+    to_inner = tf.concat([to_update, to_reset, to_candidate * reset], -1)
+    if mask is None:
+        return to_inputs, to_inner, update
+    return to_inputs * mask, to_inner * mask, 1 + mask * (update - 1)
+
+
+def _gru_backward(factors, recurrent_kernel, hiddens_grad, last_hidden_grad):
+    transposed = tf.linalg.matrix_transpose(recurrent_kernel)
+
+    def step(out, to_inputs, to_inner, passed, hidden):
+        hidden = hidden + out
+        thrice = tf.concat([hidden, hidden, hidden], -1)
+        inner = thrice * to_inner
+        return (thrice * to_inputs, inner), (hidden * passed + tf.matmul(inner, transposed),)
+
+    (inputs_grad, inner_grad), (hidden_grad,) = _loop(
+        step,
+        (hiddens_grad, *factors),
+        (last_hidden_grad,),
+        _like(hiddens_grad, recurrent_kernel, (3, 3)),
+        backwards=True,
+        return_state=True,
+    )
+    return inputs_grad, inner_grad, hidden_grad
+
+
+def _loop(step, inputs, state, shapes, backwards=False, return_state=False):
+    """Runs `step(*inputs_t, *state) -> outputs_t, state` over the leading axis and stacks the outputs."""
+    length = tf.shape(inputs[0])[0] if inputs[0].shape[0] is None else inputs[0].shape[0]
+    dtype = inputs[0].dtype
+    sources = [
+        None if x is None else tf.TensorArray(dtype, length, element_shape=x.shape[1:]).unstack(x) for x in inputs
+    ]
+    arrays = [tf.TensorArray(dtype, length, element_shape=shape) for shape in shapes]
+
+    def body(count, state, arrays):
+        index = length - 1 - count if backwards else count
+        outputs, new_state = step(*(None if a is None else a.read(index) for a in sources), *state)
+        new_state = tuple(tf.ensure_shape(n, s.shape) for n, s in zip(new_state, state))
+        return count + 1, new_state, [a.write(index, o) for a, o in zip(arrays, outputs)]
+
+    _, state, arrays = tf.while_loop(
+        lambda count, *_: count < length, body, (0, tuple(state), arrays), maximum_iterations=length
+    )
+    outputs = tuple(array.stack() for array in arrays)
+    return (outputs, state) if return_state else outputs
+
+
+def _like(inputs, recurrent_kernel, multiples):
+    """Static shapes of one step's outputs, in multiples of the units."""
+    units = recurrent_kernel.shape[-2]
+    return [[*inputs.shape[1:-1], multiple * units] for multiple in multiples]
+
+
+def _order_gates(tensor):
+    """From Keras' i, f, c, o to f, i, o, c: the three sigmoids side by side."""
+    enter, forget, candidate, leave = tf.split(tensor, 4, axis=-1)
+    return tf.concat([forget, enter, leave, candidate], axis=-1)
+
+
+def _shifted(states, first):
+    """The state before each step."""
+    return tf.concat([first[None], states[:-1]], axis=0)
+
+
+def _kernel_gradient(hiddens_before, gates_grad):
+    if len(hiddens_before.shape) == 3:  # (T, B, U): one direction
+        flat = tf.reshape(hiddens_before, [-1, hiddens_before.shape[-1]])
+        return tf.matmul(flat, tf.reshape(gates_grad, [-1, gates_grad.shape[-1]]), transpose_a=True)
+    return tf.einsum("tgbu,tgbv->guv", hiddens_before, gates_grad)
+
+
+def _sum_to_shape(tensor, shape):
+    """Undoes the broadcasting of a bias."""
+    rank = len(tensor.shape)
+    padded = tf.concat([tf.ones([rank - tf.size(shape)], tf.int32), shape], 0)
+    _, axes = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(tensor), s1=padded)
+    return tf.reshape(tf.reduce_sum(tensor, axes), shape)

@@ -1,0 +1,8 @@
+"""Encoders, decoders and the model that joins them: tensors in, tensors out."""
+
+from attention_apps.models.pointer_generator import PointerGenerator
+from attention_apps.models.recurrent_decoder import RecurrentDecoder
+from attention_apps.models.seq2seq import Seq2Seq
+from attention_apps.models.text_encoder import TextEncoder
+
+__all__ = ["Seq2Seq", "TextEncoder", "RecurrentDecoder", "PointerGenerator"]

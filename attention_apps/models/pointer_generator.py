@@ -1,0 +1,115 @@
+"""Copying words of the source into the target."""
+
+import keras
+from keras import ops
+
+from attention_apps.models.serialization import serialize_unbuilt
+
+_TINY = 1e-30
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class PointerGenerator(keras.layers.Layer):
+    """Mixes copying from the source into a decoder's output distribution.
+
+    P(w) = p_gen P_vocabulary(w) + (1 - p_gen) Σ_{s: x_s = w} a_s, where the switch p_gen is computed from context,
+    hidden state and input of each step (See et al. 2017, eq. 8 and 9). The result is the log of that distribution over
+    V + S ids: id V + s stands for the unknown word at source position s, the first of its kind.
+
+    Args:
+        decoder: a `RecurrentDecoder` with attention, or a `TransformerDecoder`.
+
+    Call arguments:
+        tokens: as the decoder's; ids beyond the vocabulary are embedded as the unknown word.
+        memory: as the decoder's, with `source_ids` `(batch, source)`, ids of the extended vocabulary.
+        return_attention: whether the weights come back as well.
+
+    Returns:
+        Log-probabilities `(batch, time, vocabulary + source)`, and the weights `(batch, time, source)` if asked for.
+
+    Reference:
+        See, Liu and Manning 2017, section 2.2.
+    """
+
+    def __init__(self, decoder, **kwargs):
+        super().__init__(**kwargs)
+        if getattr(decoder, "attention", True) is None:
+            raise ValueError("`decoder` must have an attention layer to copy by. Received: attention=None")
+        self.decoder = decoder
+        self.vocabulary_size = decoder.vocabulary_size
+        self.switch_dense = keras.layers.Dense(1, dtype=self.dtype_policy, name="switch")
+
+    @property
+    def attention(self):
+        """The decoder's attention layer."""
+        return self.decoder.attention
+
+    def share_embedding(self, embedding):
+        """Uses a word embedding of an encoder in place of the decoder's own."""
+        self.decoder.share_embedding(embedding)
+
+    def build(self, tokens_shape, memory_shape):
+        if not self.decoder.built:
+            self.decoder.build(tokens_shape, memory_shape)
+        self.switch_dense.build((None, self.decoder.feature_dim))
+        self.built = True
+
+    def call(self, tokens, memory, return_attention=False):
+        outputs = self.teacher_force(tokens, memory)
+        rows = _for_steps(outputs["source_ids"], outputs["attention"])
+        mixed = self._mix(outputs["logits"], outputs["attention"], outputs["switch"], rows)
+        return (mixed, outputs["attention"]) if return_attention else mixed
+
+    def teacher_force(self, tokens, memory):
+        """The parts of the mixture: `logits` over the vocabulary, `attention`, the `switch` before its sigmoid, and
+        the `source_ids`. A loss looks up the target's probability in them without making the whole distribution.
+        """
+        outputs = self.decoder.teacher_force(tokens, memory)
+        switch = self.switch_dense(outputs["features"])[..., 0]
+        return {**outputs, "switch": switch, "source_ids": memory["source_ids"]}
+
+    def init_state(self, memory):
+        """The state before the first step."""
+        return {**self.decoder.init_state(memory), "source_ids": memory["source_ids"]}
+
+    def step(self, token, state):
+        """One token `(batch,)` and the state to log-probabilities `(batch, vocabulary + source)` and the next state."""
+        outputs, new_state = self.decoder.step_in_full(token, state)
+        switch = self.switch_dense(outputs["features"])[..., 0]
+        mixed = self._mix(outputs["logits"], outputs["attention"], switch, state["source_ids"])
+        return mixed, {**new_state, "source_ids": state["source_ids"]}
+
+    def _mix(self, logits, attention, switch, source_ids):
+        """Log of the mixture; all with the same leading axes."""
+        logits, attention, switch = (ops.cast(x, "float32") for x in (logits, attention, switch))
+        generate = ops.expand_dims(ops.sigmoid(switch), -1)
+        length = ops.shape(attention)[-1]
+        words = ops.softmax(logits, axis=-1) * generate
+        none = ops.zeros_like(attention)
+        copied = _scatter(source_ids, attention * (1 - generate), self.vocabulary_size + length)
+        return ops.log(ops.maximum(ops.concatenate([words, none], axis=-1) + copied, _TINY))
+
+    def get_config(self):
+        return {**super().get_config(), "decoder": serialize_unbuilt(self.decoder)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "decoder": keras.saving.deserialize_keras_object(config["decoder"])})
+
+
+def _for_steps(source_ids, attention):
+    """Source ids `(batch, source)` for every step: the shape of the attention."""
+    for _ in range(len(attention.shape) - 2):
+        source_ids = ops.expand_dims(source_ids, 1)
+    return ops.broadcast_to(source_ids, ops.shape(attention))
+
+
+def _scatter(ids, values, size):
+    """Adds up values `(..., source)` by their ids, `(..., size)`."""
+    shape = ops.shape(values)
+    flat = ops.reshape(values, (-1,))
+    rows = ops.arange(ops.size(flat) // shape[-1])
+    rows = ops.reshape(ops.broadcast_to(ops.expand_dims(rows, 1), (ops.shape(rows)[0], shape[-1])), (-1,))
+    indices = ops.stack([ops.cast(rows, "int32"), ops.cast(ops.reshape(ids, (-1,)), "int32")], axis=-1)
+    summed = ops.scatter(indices, flat, (ops.size(flat) // shape[-1], size))
+    return ops.reshape(summed, (*shape[:-1], size))

@@ -1,0 +1,119 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_apps.layers.recurrent import Recurrent
+
+B, T, D, U = 3, 7, 4, 5
+RNG = np.random.default_rng(0)
+SEQUENCE = RNG.normal(size=(B, T, D)).astype("float32")
+MASKS = {
+    "none": None,
+    "padded": np.arange(T) < np.array([[7], [4], [1]]),
+    "holes": RNG.random((B, T)) > 0.4,
+    "empty row": np.array([[False] * T, [True] * T, [True] * 3 + [False] * 4]),
+}
+
+tensorflow_only = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the TensorFlow kernels")
+
+
+def make_layer(cell, bidirectional):
+    layer = Recurrent(U, cell=cell, bidirectional=bidirectional)
+    layer.build((None, None, D))
+    for weight in layer.weights:
+        weight.assign(RNG.normal(size=weight.shape) * 0.5)
+    return layer
+
+
+def make_state(layer):
+    return [RNG.normal(size=(B, U)).astype("float32") for _ in range(len(layer.directions) * len(layer._state_names()))]
+
+
+def run_with_gradients(run, layer, mask, state):
+    import tensorflow as tf
+
+    sequence, state = tf.constant(SEQUENCE), [tf.constant(s) for s in state or []]
+    with tf.GradientTape() as tape:
+        tape.watch([sequence, *state])
+        outputs, last = run(sequence, mask, state or None)
+        loss = tf.reduce_sum(tf.sin(outputs)) + sum(tf.reduce_sum(s * s) for s in last)
+    weights = [weight.value for weight in layer.trainable_variables]
+    return [outputs, *last, *tape.gradient(loss, [sequence, *state, *weights])]
+
+
+@tensorflow_only
+@pytest.mark.parametrize("with_state", [False, True])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_outputs_and_gradients_equal_those_of_keras(cell, bidirectional, mask, with_state):
+    layer = make_layer(cell, bidirectional)
+    state = make_state(layer) if with_state else None
+    ours = run_with_gradients(layer._run_kernel, layer, MASKS[mask], state)
+    keras_own = run_with_gradients(layer._run_keras, layer, MASKS[mask], state)
+    for a, b in zip(ours, keras_own, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@tensorflow_only
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_graph_with_unknown_sizes_gives_the_same(cell, jit_compile):
+    import tensorflow as tf
+
+    layer = make_layer(cell, bidirectional=True)
+
+    def gradient(sequence, mask):
+        with tf.GradientTape() as tape:
+            outputs, _ = layer(sequence, mask=mask)
+            loss = tf.reduce_sum(outputs**2)
+        return [outputs, *tape.gradient(loss, [weight.value for weight in layer.trainable_variables])]
+
+    signature = [tf.TensorSpec((None, None, D)), tf.TensorSpec((None, None), tf.bool)]
+    graph = tf.function(gradient, input_signature=signature, jit_compile=jit_compile)
+    arguments = tf.constant(SEQUENCE), tf.constant(MASKS["padded"])
+    for a, b in zip(graph(*arguments), gradient(*arguments), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_shapes_of_outputs_and_states(cell, bidirectional):
+    layer = Recurrent(U, cell=cell, bidirectional=bidirectional)
+    outputs, states = layer(SEQUENCE)
+    directions = 2 if bidirectional else 1
+    assert tuple(outputs.shape) == (B, T, U * directions)
+    assert [tuple(state.shape) for state in states] == [(B, U)] * directions * (2 if cell == "lstm" else 1)
+
+
+def test_padding_changes_nothing():
+    layer = make_layer("lstm", bidirectional=True)
+    long, _ = layer(SEQUENCE, mask=MASKS["padded"])
+    short, _ = layer(SEQUENCE[1:2, :4])
+    np.testing.assert_allclose(ops.convert_to_numpy(long)[1:2, :4], ops.convert_to_numpy(short), atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_reaches_the_inside(policy):
+    layer = Recurrent(U, bidirectional=True, dtype=policy)
+    outputs, _ = layer(SEQUENCE)
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+    assert all("float32" in str(weight.dtype) for weight in layer.weights)
+
+
+def test_a_saved_model_comes_back(tmp_path):
+    source = keras.Input((None, D))
+    model = keras.Model(source, Recurrent(U, cell="gru", bidirectional=True)(source)[0])
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(ops.convert_to_numpy(again(SEQUENCE)), ops.convert_to_numpy(model(SEQUENCE)), atol=1e-6)
+    config = again.layers[-1].get_config()
+    assert (config["units"], config["cell"], config["bidirectional"]) == (U, "gru", True)
+
+
+def test_wrong_arguments_are_named():
+    with pytest.raises(ValueError, match=r"`units` must be a positive integer. Received: units=0"):
+        Recurrent(0)
+    with pytest.raises(ValueError, match=r"`cell` must be one of \['gru', 'lstm'\]. Received: cell='rnn'"):
+        Recurrent(3, cell="rnn")

@@ -1,0 +1,66 @@
+"""What is imported when, seen in a fresh process."""
+
+import subprocess
+import sys
+
+HEAVY = ("tensorflow", "keras", "keras_hub", "tensorflow_text", "matplotlib", "torch", "jax")
+
+
+def run_python(code, *arguments):
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, attention_apps; print(*sorted(set(sys.argv[1:]) & set(sys.modules)))"
+    assert run_python(code, *HEAVY).split() == []
+
+
+def test_help_imports_nothing_heavy():
+    code = """
+import sys
+from attention_apps.cli import main
+heavy, sys.argv[1:] = set(sys.argv[1:]), ["--help"]
+try:
+    main()
+except SystemExit as stop:
+    assert stop.code == 0, stop.code
+print("imported:", *sorted(heavy & set(sys.modules)))
+"""
+    text = run_python(code, *HEAVY)
+    assert "usage: attention-apps" in text
+    assert text.splitlines()[-1] == "imported:"
+
+
+def test_every_public_name_is_there():
+    run_python("import attention_apps\nfor name in attention_apps.__all__: getattr(attention_apps, name)")
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    code = "import attention_apps\ntry: attention_apps.nothing\nexcept AttributeError as error: print(error)"
+    assert "has no attribute 'nothing'" in run_python(code)
+
+
+def test_onednn_is_on_unless_the_user_has_said_otherwise():
+    code = "import os, attention_apps; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])"
+    assert run_python(code).strip() == "1"
+    assert run_python("import os; os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'\n" + code).strip() == "0"
+
+
+def test_a_fresh_process_loads_a_saved_model_after_importing_the_layers(tmp_path):
+    make = """
+import sys, keras
+from attention_apps.layers import AdditiveAttention
+query, value = keras.Input((3, 4)), keras.Input((5, 6))
+context, weights, _ = AdditiveAttention(7)(query, value)
+keras.Model([query, value], [context, weights]).save(sys.argv[1])
+"""
+    load = """
+import sys, keras
+import attention_apps.layers
+print(len(keras.models.load_model(sys.argv[1]).weights))
+"""
+    path = str(tmp_path / "model.keras")
+    run_python(make, path)
+    assert run_python(load, path).split()[-1] == "3"
