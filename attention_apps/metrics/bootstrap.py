@@ -1,0 +1,28 @@
+"""How far a figure could be off because the corpus is small."""
+
+import numpy as np
+
+from attention_apps.metrics.metric_result import MetricResult
+
+
+def bootstrap_interval(
+    result: MetricResult, confidence: float = 0.95, num_samples: int = 1000, seed: int = 0
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of a metric's corpus figure: items are drawn again with replacement.
+
+    The statistics of the drawn items are summed: a corpus metric (BLEU, WER) is computed anew for each draw
+    rather than averaged over its items.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"`confidence` must be between 0 and 1. Received: confidence={confidence}")
+    if num_samples < 1:
+        raise ValueError(f"`num_samples` must be at least 1. Received: num_samples={num_samples}")
+    generator = np.random.default_rng(seed)
+    size = len(result.statistics)
+    scores = []
+    for _ in range(num_samples):
+        times_drawn = np.bincount(generator.integers(size, size=size), minlength=size)
+        scores.append(result.combine(times_drawn @ result.statistics))
+    outside = 50 * (1 - confidence)
+    low, high = np.percentile(scores, [outside, 100 - outside])
+    return float(low), float(high)

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from attention_apps.metrics import MetricResult, bleu, bootstrap_interval, sacre_bleu, token_f1, wer
+from tests.metrics.corpora import random_corpus
+
+
+def test_the_interval_of_a_mean_is_that_of_the_normal_distribution():
+    items = np.random.default_rng(1).normal(5, 2, size=800)
+    low, high = bootstrap_interval(MetricResult.mean_of("mean", items), num_samples=4000)
+    half_width = 1.96 * items.std() / np.sqrt(800)
+    assert low == pytest.approx(items.mean() - half_width, abs=0.02)
+    assert high == pytest.approx(items.mean() + half_width, abs=0.02)
+
+
+@pytest.mark.parametrize("metric", [bleu, sacre_bleu])
+def test_a_corpus_metric_is_computed_anew_for_each_draw(metric):
+    hypotheses, references = random_corpus(20, 2)
+    result = metric(hypotheses, references)
+    drawn = np.random.default_rng(0).integers(20, size=20)
+    expected = metric([hypotheses[i] for i in drawn], [references[i] for i in drawn]).score
+    low, high = bootstrap_interval(result, num_samples=1)
+    assert low == high == pytest.approx(expected, abs=1e-9)
+
+
+def test_statistics_of_the_whole_corpus_give_the_score():
+    hypotheses, references = random_corpus(20, 1)
+    for metric in (bleu, sacre_bleu, wer, token_f1):
+        result = metric(hypotheses, references)
+        assert result.combine(result.statistics.sum(axis=0)) == pytest.approx(result.score, abs=1e-12)
+
+
+def test_the_interval_holds_the_score_and_depends_on_the_seed_only():
+    result = wer(*random_corpus(40, 1))
+    low, high = bootstrap_interval(result, seed=3)
+    assert low < result.score < high
+    assert (low, high) == bootstrap_interval(result, seed=3)
+    assert (low, high) != bootstrap_interval(result, seed=4)
+    narrow_low, narrow_high = bootstrap_interval(result, confidence=0.5, seed=3)
+    assert low < narrow_low < narrow_high < high
+
+
+def test_bad_options_are_refused():
+    result = wer(["a"], ["b"])
+    with pytest.raises(ValueError, match=r"`confidence` must be between 0 and 1. Received: confidence=95"):
+        bootstrap_interval(result, confidence=95)
+    with pytest.raises(ValueError, match=r"`num_samples` must be at least 1. Received: num_samples=0"):
+        bootstrap_interval(result, num_samples=0)
