@@ -1,0 +1,44 @@
+"""Captions to words and back, as graph code of core TensorFlow ops.
+
+Lower case, without punctuation; hyphens and apostrophes stay inside words, and contractions are words of their own:
+
+    A man's T-shirt (red) doesn't fit.
+    a man 's t-shirt red does n't fit
+
+For languages that put spaces between words.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+
+from attention_apps.preprocessing.text import detokenize as join_tokens
+from attention_apps.preprocessing.text import normalise
+
+# A character that no normalised text holds stands for the apostrophe of a contraction.
+_KEPT = "\x01"
+_CLITICS = "s|m|d|re|ve|ll"
+
+
+def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
+    """The words of each caption, `(batch, None)`.
+
+    Args:
+        strings: a tensor `(batch,)`, or a list.
+    """
+    text = tf.strings.lower(normalise(strings), encoding="utf-8")
+    text = tf.strings.regex_replace(text, r"\x{2019}", "'")
+    text = tf.strings.regex_replace(text, r"[^\pL\pM\pN'-]+|--+|^|$", " ")
+    text = tf.strings.regex_replace(text, f" ?'({_CLITICS}) ", rf" {_KEPT}\1 ")
+    text = tf.strings.regex_replace(text, " ?n't ", f" n{_KEPT}t ")
+    text = tf.strings.regex_replace(text, "[-']* [-' ]*", " ")
+    return tf.strings.split(tf.strings.regex_replace(text, _KEPT, "'"))
+
+
+def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) -> tf.Tensor:
+    """The words of each caption with spaces between them, contractions joined: `(batch,)`.
+
+    Args:
+        tokens: `(batch, None)`, ragged, or padded with empty strings.
+    """
+    return tf.strings.regex_replace(join_tokens(tokens), rf" ('(?:{_CLITICS})|n't)( |$)", r"\1\2")

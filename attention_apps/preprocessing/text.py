@@ -1,0 +1,106 @@
+"""Text to words and back, as graph code of core TensorFlow ops.
+
+Punctuation becomes tokens of its own, and a joiner mark says on which side it had no space, so that nothing but
+the kind of white space is lost:
+
+    He said: "Saint-Germain's U.S. fans (3,000) don't pay £20m for COVID-19."
+    He said ￭: "￭ Saint ￭-￭ Germain ￭'s U.S. fans (￭ 3,000 ￭) don't pay £￭ 20m for COVID-19 ￭. ￭"
+
+Marks stand on punctuation wherever it can carry them: a word is the same token in brackets, in quotes and alone.
+Apostrophes inside words, hyphens before digits, separators inside numbers and the full stops of "U.S." stay with
+them; other hyphens and the possessive 's are tokens, which keeps the vocabulary small. Chinese and Japanese
+characters are tokens one by one. HTML is text like any other.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+
+JOINER = "\uffed"
+
+_SPACES = r"[\t-\r\x{1C}-\x{20}\x{85}\pZ]+"
+_INVISIBLE = r"[\p{Cc}\x{AD}\x{200B}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2060}-\x{2069}\x{FEFF}]"
+
+# Characters that no normalised text holds: where tokens meet without a space, and a full stop that is no token.
+_SEAM = "\x01"
+_KEPT_STOP = "\x02"
+_SEAMED = _SEAM + r"\0" + _SEAM
+
+# Small patterns: RE2 runs out of memory, and of speed, where classes like \pL occur many times in one.
+_IDEOGRAPH = r"[\p{Han}\p{Hiragana}\p{Katakana}]"
+_PUNCTUATION = r"\.+|-+|[\pP\pS](?:[\x{FE0F}\x{1F3FB}-\x{1F3FF}]|\x{200D}[^ ])*"
+_OPENING = r"[\p{Ps}\p{Pi}\p{Sc}#@\x{A1}\x{BF}]"
+_APOSTROPHE = r"['\x{2019}]"
+# A word's character, then an apostrophe before another one, a hyphen before a digit, or a separator in a number.
+_INSIDE_WORDS = (
+    rf"([^ {_SEAM}]){_SEAM}(?:({_APOSTROPHE}){_SEAM}([^ {_SEAM}])|([-\x{{2010}}\x{{2011}}]){_SEAM}([0-9]))"
+    rf"|([0-9]){_SEAM}([.,:]){_SEAM}([0-9])"
+)
+
+
+def normalise(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
+    """Valid UTF-8 on one line: single spaces, none at the ends, no control or invisible formatting characters.
+
+    Bytes that are no UTF-8 become U+FFFD. Canonical forms stay as they are: TensorFlow has no op for them.
+    """
+    text = tf.strings.unicode_transcode(_as_tensor(strings), "UTF-8", "UTF-8", errors="replace")
+    text = tf.strings.regex_replace(text, _SPACES, " ")
+    text = tf.strings.regex_replace(text, _INVISIBLE, "")
+    text = tf.strings.regex_replace(text, JOINER, "\u25a0")  # the full-width form of the same square
+    return tf.strings.strip(tf.strings.regex_replace(text, " +", " "))
+
+
+def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
+    """The tokens of each text, `(batch, None)`; a blank text has none.
+
+    Args:
+        strings: a tensor `(batch,)`, or a list.
+    """
+    text = _keep_abbreviations(normalise(strings))
+    text = tf.strings.regex_replace(text, _IDEOGRAPH, _SEAMED)
+    text = tf.strings.regex_replace(text, _PUNCTUATION, _SEAMED)
+    for _ in range(2):  # neighbours that share a character, as in "1,2,3", are found in turns
+        text = tf.strings.regex_replace(text, _INSIDE_WORDS, r"\1\2\3\4\5\6\7\8")
+    text = tf.strings.regex_replace(text, rf"({_APOSTROPHE}[sS])([ {_SEAM}]|$)", _SEAM + r"\1\2")
+    text = tf.strings.regex_replace(text, f"{_SEAM}* {_SEAM}*|^{_SEAM}*|{_SEAM}+$", " ")
+    text = tf.strings.regex_replace(text, f"{_SEAM}+", _SEAM)
+    text = tf.strings.regex_replace(_join_marks(text), _KEPT_STOP, ".")
+    return tf.strings.split(text)
+
+
+def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) -> tf.Tensor:
+    """The text of each list of tokens, `(batch,)`: what `tokenize` took apart, after `normalise`.
+
+    Args:
+        tokens: `(batch, None)`, ragged, or padded with empty strings.
+    """
+    if not isinstance(tokens, (tf.Tensor, tf.RaggedTensor)):
+        tokens = tf.ragged.constant(tokens, tf.string, ragged_rank=1)
+    text = tf.strings.reduce_join(tokens, axis=-1, separator=" ")
+    text = tf.strings.regex_replace(text, " +", " ")
+    return tf.strings.strip(tf.strings.regex_replace(text, f" ?{JOINER} ?", ""))
+
+
+def _keep_abbreviations(text: tf.Tensor) -> tf.Tensor:
+    """Stops between single letters, as in "U.S." and "a.k.a.", as characters of the word."""
+    stopped = rf"\1{_KEPT_STOP}"
+    text = tf.strings.regex_replace(text, r"\b([A-Za-z])\.([A-Za-z])\.", stopped + rf"\2{_KEPT_STOP}")
+    return tf.strings.regex_replace(text, rf"({_KEPT_STOP}[A-Za-z])\.", stopped)
+
+
+def _join_marks(text: tf.Tensor) -> tf.Tensor:
+    """Seams as spaces, with a joiner mark on the token before or after."""
+    after, before = rf"\1{JOINER} ", rf" {JOINER}\1"
+    text = tf.strings.regex_replace(text, f"({_OPENING}){_SEAM}", after)
+    text = tf.strings.regex_replace(text, rf"""( ["'`]){_SEAM}""", after)  # quotes after a space open
+    text = tf.strings.regex_replace(text, rf"{_SEAM}([\pP\pS])", before)
+    text = tf.strings.regex_replace(text, rf"([\pP\pS]){_SEAM}", after)
+    return tf.strings.regex_replace(text, _SEAM, f" {JOINER}")
+
+
+def _as_tensor(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
+    if isinstance(strings, tf.Tensor):
+        return strings
+    # Half characters, which JSON can hold and UTF-8 cannot, become invalid bytes and so U+FFFD.
+    encoded = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in strings]
+    return tf.constant(encoded, tf.string, shape=[len(encoded)])

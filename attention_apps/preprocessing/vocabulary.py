@@ -1,0 +1,166 @@
+"""Words and their numbers."""
+
+import hashlib
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import tensorflow as tf
+
+PADDING, START, END, UNKNOWN = range(4)
+SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
+
+_MAX_ENTRIES = 1_000_000
+_MAX_BYTES = 64 * 2**20
+_REFUSED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, half characters, line and paragraph separators
+
+
+class Vocabulary:
+    """A fixed list of tokens, numbered from 0: four special ones, then the words.
+
+    Ids 0 to 3 are padding `<pad>`, start `<start>`, end `<end>` and unknown `<unk>`.
+
+    Args:
+        words: the words from id 4 on, each once.
+
+    Example:
+        vocabulary = Vocabulary.build([["a", "dog"], ["a", "cat"]], max_size=6)
+        vocabulary.encode(["a", "bird"])       # [4, 3]
+        vocabulary.lookup(tf.constant(["a"]))  # [4], in graph code too
+    """
+
+    def __init__(self, words: Iterable[str]):
+        words = list(words)
+        if len(words) + len(SPECIAL_TOKENS) > _MAX_ENTRIES:
+            raise ValueError(f"A vocabulary holds at most {_MAX_ENTRIES} tokens. Received: {len(words)} words")
+        self._ids = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
+        for word in words:
+            problem = _problem(word) or ("is there already" if word in self._ids else None)
+            if problem:
+                line = len(self._ids) + 1  # of the saved file, where the special tokens come first
+                raise ValueError(f"Token {line} of the vocabulary {problem}. Received: {word!r}")
+            self._ids[word] = len(self._ids)
+
+    @classmethod
+    def build(
+        cls,
+        tokens: Iterable[Iterable[str]] | Counter,
+        min_count: int = 1,
+        max_size: int | None = None,
+    ) -> Self:
+        """The most frequent words of a corpus, ties in the order of their characters.
+
+        Args:
+            tokens: lists of tokens, or the words' counts.
+            min_count: leave out what occurs less often.
+            max_size: of the whole vocabulary, the four special tokens included.
+        """
+        if min_count < 1:
+            raise ValueError(f"`min_count` must be at least 1. Received: min_count={min_count}")
+        if max_size is not None and max_size < len(SPECIAL_TOKENS):
+            raise ValueError(f"`max_size` must be at least {len(SPECIAL_TOKENS)}. Received: max_size={max_size}")
+        counts = tokens if isinstance(tokens, Counter) else Counter(word for words in tokens for word in words)
+        frequent = [word for word, count in counts.items() if count >= min_count and word not in SPECIAL_TOKENS]
+        frequent.sort(key=lambda word: (-counts[word], word))
+        return cls(frequent if max_size is None else frequent[: max_size - len(SPECIAL_TOKENS)])
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Reads what `save` wrote; a bad file is an error that names the line."""
+        path = Path(path)
+        size = path.stat().st_size
+        if size > _MAX_BYTES:
+            raise ValueError(f"{path} is too large for a vocabulary: {size} bytes, at most {_MAX_BYTES}")
+        try:
+            return cls.from_text(path.read_bytes().decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not UTF-8 text: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Reads what `to_text` gave: one token a line."""
+        lines = text.removesuffix("\n").split("\n")
+        if tuple(lines[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
+            raise ValueError(f"This is no vocabulary: its first lines must be {', '.join(SPECIAL_TOKENS)}")
+        return cls(lines[len(SPECIAL_TOKENS) :])
+
+    def to_text(self) -> str:
+        """One token a line, in the order of the ids."""
+        return "".join(f"{token}\n" for token in self.tokens)
+
+    def save(self, path: str | Path) -> None:
+        """Writes a UTF-8 text file, one token a line, in the order of the ids."""
+        Path(path).write_bytes(self._content)
+
+    def grow(self, words: Iterable[str]) -> Self:
+        """A vocabulary with further words; those that are there already keep their ids."""
+        new = [word for word in dict.fromkeys(words) if word not in self._ids]
+        return type(self)([*self.tokens[len(SPECIAL_TOKENS) :], *new])
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """Ids of tokens, that of `<unk>` where a token is not in the vocabulary."""
+        return [self._ids.get(token, UNKNOWN) for token in tokens]
+
+    def decode(self, token_ids: Sequence[int]) -> list[str]:
+        """Tokens of ids, without padding, start and end."""
+        tokens = self.tokens
+        for index in token_ids:
+            if not 0 <= index < len(tokens):
+                raise ValueError(f"`token_ids` must be from 0 to {len(tokens) - 1}. Received: {index}")
+        return [tokens[index] for index in token_ids if index not in (PADDING, START, END)]
+
+    def lookup(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Ids of a tensor of strings as int32, in graph code; the empty string is padding."""
+        return self.table.lookup(tokens)
+
+    @cached_property
+    def tokens(self) -> tuple[str, ...]:
+        """All tokens in the order of their ids."""
+        return tuple(self._ids)
+
+    @cached_property
+    def table(self) -> tf.lookup.StaticHashTable:
+        """What `lookup` uses; a `tf.Module` that is saved with it must hold it as an attribute."""
+        with tf.init_scope():
+            keys = tf.constant([*self.tokens, ""])
+            values = tf.constant([*range(len(self)), PADDING], tf.int32)
+            return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), UNKNOWN)
+
+    @property
+    def content_hash(self) -> str:
+        """The SHA-256 of the tokens in hexadecimal, which is that of the saved file."""
+        return hashlib.sha256(self._content).hexdigest()
+
+    @property
+    def _content(self) -> bytes:
+        return self.to_text().encode("utf-8")
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, token: str) -> bool:
+        return token in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.tokens == other.tokens
+
+    def __hash__(self) -> int:
+        return hash(self.content_hash)
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary of {len(self)} tokens>"
+
+
+def _problem(word: str) -> str | None:
+    if not isinstance(word, str):
+        return "must be a string"
+    if not word:
+        return "must not be empty"
+    if any(unicodedata.category(character) in _REFUSED_CATEGORIES for character in word):
+        return "must not hold control characters or line breaks"
+    return None
