@@ -49,13 +49,13 @@ class PyramidalBidirectionalLSTM(keras.layers.Layer):
     def call(self, sequence, mask=None):
         mask = ops.ones(ops.shape(sequence)[:2], "bool") if mask is None else mask
         sequence = sequence * ops.cast(ops.expand_dims(mask, -1), sequence.dtype)
-        length, dim = ops.shape(sequence)[1], sequence.shape[-1]
-        missing = -length % self.factor
+        batch, length, dim = ops.shape(sequence)
+        steps = (length + self.factor - 1) // self.factor
+        missing = steps * self.factor - length
         joined = ops.pad(sequence, [[0, 0], [0, missing], [0, 0]])
-        joined = ops.reshape(joined, (-1, (length + missing) // self.factor, self.factor * dim))
-        if mask is not None:
-            mask = ops.pad(ops.cast(mask, "int32"), [[0, 0], [0, missing]])
-            mask = ops.any(ops.reshape(mask, (-1, (length + missing) // self.factor, self.factor)) > 0, axis=-1)
+        joined = ops.reshape(joined, (batch, steps, self.factor * dim))
+        mask = ops.pad(ops.cast(mask, "int32"), [[0, 0], [0, missing]])
+        mask = ops.any(ops.reshape(mask, (batch, steps, self.factor)) > 0, axis=-1)
         outputs, _ = self.recurrent(joined, mask=mask)
         return outputs, mask
 

@@ -4,5 +4,6 @@ from attention_apps.models.pointer_generator import PointerGenerator
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.models.text_encoder import TextEncoder
+from attention_apps.models.transformer_decoder import TransformerDecoder
 
-__all__ = ["Seq2Seq", "TextEncoder", "RecurrentDecoder", "PointerGenerator"]
+__all__ = ["Seq2Seq", "TextEncoder", "RecurrentDecoder", "TransformerDecoder", "PointerGenerator"]

@@ -1,0 +1,44 @@
+"""The command `attention-apps`. Each subcommand imports what it needs when it runs, so that help is there at once."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from attention_apps._version import __version__
+
+# Name of the subcommand, which is the name of its module here, and its line of help.
+COMMANDS = {
+    "demo": "see the layers at work in the terminal, no network needed",
+}
+
+_EPILOG = """examples:
+  attention-apps demo
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code: 0 all right, 1 something failed, 2 wrong usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except KeyboardInterrupt:
+        print("attention-apps: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="attention-apps",
+        description="Attention for Keras 3: captions for photos, words from speech, headlines from text.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"attention-apps {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        module = importlib.import_module(f"attention_apps.cli.{name}")
+        command = commands.add_parser(name, help=summary, description=module.__doc__)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser

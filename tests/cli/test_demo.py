@@ -1,0 +1,40 @@
+"""`attention-apps demo`, run as a user would."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run_command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "attention_apps", *arguments], capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.slow
+def test_the_demo_learns_to_write_words_backwards_and_draws_the_alignment():
+    done = run_command("demo", "--quiet", "attention", "listen")
+    assert done.returncode == 0, done.stderr
+    assert "attention -> noitnetta  right" in done.stdout
+    assert "listen -> netsil  right" in done.stdout
+    assert "█" in done.stdout
+
+
+def test_a_word_it_cannot_read_is_named():
+    done = run_command("demo", "42")
+    assert done.returncode == 2
+    assert "Received: '42'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_command_is_wrong_usage():
+    done = run_command()
+    assert done.returncode == 2
+    assert "usage: attention-apps" in done.stderr
+
+
+def test_the_version_is_printed():
+    import attention_apps
+
+    assert run_command("--version").stdout.split() == ["attention-apps", attention_apps.__version__]

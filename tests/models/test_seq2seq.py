@@ -1,0 +1,67 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_apps.layers import AdditiveAttention
+from attention_apps.models import PointerGenerator, RecurrentDecoder, Seq2Seq, TextEncoder, TransformerDecoder
+
+V, E = 13, 6
+SOURCE = {"token_ids": np.array([[4, 3, 6, 0, 0], [7, 3, 3, 3, 11]]), "source_ids": np.array([[4, 14, 6, 0, 0]] * 2)}
+TOKENS = np.random.default_rng(0).integers(1, V, (2, 4))
+DECODERS = {
+    "recurrent": lambda: RecurrentDecoder(V, E, 9, attention=AdditiveAttention(7), initial_state="last"),
+    "plain": lambda: RecurrentDecoder(V, E, 9, attention=None, cell="gru", num_layers=2),
+    "transformer": lambda: TransformerDecoder(V, E, num_heads=2, hidden_dim=9),
+    "pointer": lambda: PointerGenerator(RecurrentDecoder(V, E, 9, attention=AdditiveAttention(7), attend="after")),
+}
+
+
+@pytest.fixture(params=[(name, shared) for name in DECODERS for shared in (False, True)], ids=str)
+def model(request):
+    name, shared = request.param
+    return Seq2Seq(TextEncoder(V, E, 5, num_layers=2), DECODERS[name](), shared_embedding=shared)
+
+
+def test_a_saved_model_comes_back_whole(model, tmp_path):
+    expected = ops.convert_to_numpy(model({"source": SOURCE, "tokens": TOKENS}))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(ops.convert_to_numpy(again({"source": SOURCE, "tokens": TOKENS})), expected, atol=1e-6)
+    assert len(again.trainable_variables) == len(model.trainable_variables)
+
+
+def test_build_from_shapes_makes_what_a_call_makes(model):
+    shapes = keras.tree.map_structure(lambda x: (None, *x.shape[1:]), {"source": SOURCE, "tokens": TOKENS})
+    model.build(shapes)
+    before = len(model.variables)
+    model({"source": SOURCE, "tokens": TOKENS})
+    assert len(model.variables) == before
+
+
+def test_in_full_gives_what_losses_ask_for(model):
+    outputs = model({"source": SOURCE, "tokens": TOKENS}, in_full=True)
+    assert {"memory", "logits", "attention", "attention_state"} <= set(outputs)
+    assert outputs["logits"].shape == (2, 4, V)
+
+
+def test_a_shared_embedding_is_one_matrix():
+    separate = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"]())
+    shared = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"](), shared_embedding=True)
+    for model in (separate, shared):
+        model({"source": SOURCE, "tokens": TOKENS})
+    assert separate.count_params() - shared.count_params() == V * E
+
+
+def test_a_shared_embedding_of_another_size_is_an_error():
+    with pytest.raises(ValueError, match=r"A shared embedding must be of shape \(13, 6\). Received: shape=\(13, 7\)"):
+        Seq2Seq(TextEncoder(V, 7, 5), DECODERS["recurrent"](), shared_embedding=True)
+
+
+def test_fit_trains_it_like_any_keras_model():
+    keras.utils.set_random_seed(0)
+    model = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"]())
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0))
+    inputs = {"source": {"token_ids": SOURCE["token_ids"]}, "tokens": TOKENS[:, :-1]}
+    losses = model.fit(inputs, TOKENS[:, 1:], epochs=20, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
