@@ -7,13 +7,17 @@ from collections.abc import Sequence
 
 from attention_apps._version import __version__
 
-# Name of the subcommand, which is the name of its module here, and its line of help.
+# Name of the subcommand, which is that of its module here but for the dash, and its line of help.
 COMMANDS = {
+    "train": "train or fine-tune on your own data",
+    "check-data": "say what is wrong with a data set",
     "demo": "see the layers at work in the terminal, no network needed",
 }
 
 _EPILOG = """examples:
   attention-apps demo
+  attention-apps check-data image_captioning --data photos.csv
+  attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine
 """
 
 
@@ -22,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.run(options)
+    except (ValueError, OSError) as error:
+        print(f"attention-apps: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("attention-apps: interrupted", file=sys.stderr)
         return 130
@@ -37,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"attention-apps {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"attention_apps.cli.{name}")
+        module = importlib.import_module(f"attention_apps.cli.{name.replace('-', '_')}")
         command = commands.add_parser(name, help=summary, description=module.__doc__)
         module.add_arguments(command)
         command.set_defaults(run=module.run)

@@ -1,0 +1,46 @@
+"""Trains an application on your own data; the same command goes on where it stopped."""
+
+import argparse
+import json
+
+from attention_apps.cli.tasks import add_data_arguments, make_application, parse_columns
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data_arguments(parser)
+    parser.add_argument("--output", required=True, metavar="FOLDER", help="checkpoints, logs, and `preset/` at the end")
+    parser.add_argument(
+        "--cache", metavar="FOLDER", help="what is computed once for each source (default: in --output)"
+    )
+    parser.add_argument("--restart", action="store_true", help="begin anew where the folder holds a run")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from attention_apps.training.config import to_toml
+
+    columns = parse_columns(options.column)
+    application = make_application(options)
+    output = Path(options.output)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "config.toml").write_text(to_toml(application.config), encoding="utf-8")
+    histories = application.fit(
+        options.data,
+        validation=options.validation,
+        output=output,
+        columns=columns,
+        cache=options.cache,
+        restart=options.restart,
+        quiet=options.quiet,
+    )
+    application.save(output / "preset")
+    if options.json:
+        print(json.dumps([asdict(history) for history in histories]))
+    elif not options.quiet:
+        last = histories[-1]
+        best = "" if last.best is None else f", best {last.best:.4f} at step {last.best_step:,}"
+        print(f"{last.steps:,} steps, stopped by {last.stopped_by}{best}; saved in {output / 'preset'}")
+    return 0

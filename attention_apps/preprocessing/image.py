@@ -1,0 +1,143 @@
+"""Reads photos, from files, bytes, Pillow images and arrays, as RGB pixels."""
+
+import io
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import PIL.ImageOps
+import tensorflow as tf
+
+from attention_apps.preprocessing.image_graph import (
+    MAX_PIXELS,
+    ImageStatus,
+    decode_image,
+    is_jpeg_or_png,
+    to_rgb,
+)
+
+_TOO_LARGE = f"too large: it has more than the limit of {MAX_PIXELS:,} pixels"
+_DAMAGED = "a truncated or damaged image"
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
+
+
+def read_image(image) -> np.ndarray:
+    """Reads a photo as RGB pixels: upright as its EXIF data says, and with transparent parts on white.
+
+    JPEG and PNG files are decoded by the TensorFlow code that an exported model runs too, so that both see
+    the same pixels; every other format by Pillow.
+
+    Args:
+        image: a path; the bytes of a file; a Pillow image; or an array `(height, width)` or `(height, width,
+            1 to 4)` of uint8, uint16, bool, other numbers from 0 to 255, or floats from 0 to 1. An animation
+            is read as its first frame.
+
+    Returns:
+        `(height, width, 3)`, uint8.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no image, damaged, or has more than `MAX_PIXELS` pixels; the message names it.
+    """
+    if isinstance(image, (str, os.PathLike)):
+        return _read_bytes(_read_file(image), str(image))
+    if isinstance(image, (bytes, bytearray, memoryview)):
+        return _read_bytes(bytes(image), "The image given as bytes")
+    if isinstance(image, PIL.Image.Image):
+        return _from_pillow(image, getattr(image, "filename", "") or "The Pillow image")
+    return _from_array(np.asarray(image))
+
+
+def _read_file(path) -> bytes:
+    if _URL.match(str(path)):
+        raise ValueError(f"URLs are not read; download the image and pass its path or bytes. Received: {path}")
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no image file {path}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not an image file")
+    return path.read_bytes()
+
+
+def _read_bytes(contents: bytes, name: str) -> np.ndarray:
+    if not contents:
+        raise ValueError(f"{name} is empty: it has no bytes")
+    if is_jpeg_or_png(contents):
+        return _decode_jpeg_or_png(contents, name)
+    try:
+        image = PIL.Image.open(io.BytesIO(contents), formats=_pillow_formats())
+    except PIL.UnidentifiedImageError as error:
+        raise ValueError(f"{name} is not an image, or one of an unknown format") from error
+    except PIL.Image.DecompressionBombError as error:
+        raise ValueError(f"{name} is {_TOO_LARGE}") from error
+    except Exception as error:  # Pillow's readers raise nearly anything on a damaged file
+        raise ValueError(f"{name} is {_DAMAGED} ({error})") from error
+    return _from_pillow(image, name)
+
+
+def _pillow_formats() -> list[str]:
+    """All but EPS, which is a program that Pillow would have Ghostscript run."""
+    PIL.Image.init()
+    return [name for name in PIL.Image.ID if name != "EPS"]
+
+
+def _decode_jpeg_or_png(contents: bytes, name: str) -> np.ndarray:
+    try:
+        image, status = _decode(tf.constant(contents))
+    except (tf.errors.OpError, UnicodeDecodeError) as error:  # the latter if a message quotes the bytes
+        raise ValueError(f"{name} is {_DAMAGED}") from error
+    if status == ImageStatus.TOO_LARGE:
+        raise ValueError(f"{name} is {_TOO_LARGE}")
+    return image.numpy()
+
+
+@tf.function(input_signature=[tf.TensorSpec((), tf.string)])
+def _decode(contents):
+    return decode_image(contents)
+
+
+def _from_pillow(image: PIL.Image.Image, name: str) -> np.ndarray:
+    if image.width * image.height > MAX_PIXELS:
+        raise ValueError(f"{name} is {_TOO_LARGE}")
+    try:
+        pixels = _pillow_pixels(PIL.ImageOps.exif_transpose(image))
+    except Exception as error:  # as above
+        raise ValueError(f"{name} is {_DAMAGED} ({error})") from error
+    return _from_array(pixels, name)
+
+
+def _pillow_pixels(image: PIL.Image.Image) -> np.ndarray:
+    if image.mode == "F":
+        return np.asarray(image)
+    if image.mode.startswith("I"):  # 16 bits, in "I" with room to spare
+        return np.clip(np.asarray(image), 0, 65535).astype(np.uint16)
+    return np.asarray(image.convert("RGBA" if image.has_transparency_data else "RGB"))
+
+
+def _from_array(array: np.ndarray, name: str = "The image array") -> np.ndarray:
+    array = array[..., np.newaxis] if array.ndim == 2 else array
+    if array.ndim != 3 or not 1 <= array.shape[-1] <= 4 or 0 in array.shape:
+        shape = tuple(array.shape)
+        raise ValueError(f"{name} must be (height, width) or (height, width, 1 to 4). Received: shape={shape}")
+    if array.shape[0] * array.shape[1] > MAX_PIXELS:
+        raise ValueError(f"{name} is {_TOO_LARGE}")
+    return to_rgb(tf.constant(_to_uint8(array, name))).numpy()
+
+
+def _to_uint8(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype == np.uint16:
+        return (array >> 8).astype(np.uint8)
+    if array.dtype == bool:
+        return array.astype(np.uint8) * 255
+    if array.dtype.kind not in "iuf" or not (array.min() >= 0 and array.max() <= 255):
+        raise ValueError(f"{name} must hold numbers from 0 to 255, or from 0 to 1. Received: {_describe(array)}")
+    is_unit = array.dtype.kind == "f" and array.max() <= 1
+    return np.rint(array * 255 if is_unit else array).astype(np.uint8)
+
+
+def _describe(array: np.ndarray) -> str:
+    return f"{array.dtype} from {array.min()} to {array.max()}" if array.dtype.kind in "iuf" else str(array.dtype)

@@ -1,0 +1,152 @@
+"""From a photo's bytes to model-sized pixels in TensorFlow graph code, for the application and its export."""
+
+import enum
+
+import tensorflow as tf
+
+from attention_apps.preprocessing.exif import exif_orientation, turn_upright
+
+MAX_PIXELS = 80_000_000
+FITS = ("squash", "crop")
+_JPEG_MAGIC = b"\xff\xd8\xff"
+_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+
+
+class ImageStatus(enum.IntEnum):
+    """What became of an image in `decode_in_graph`."""
+
+    DECODED = 0
+    BROKEN = 1  # empty, truncated or damaged
+    UNSUPPORTED = 2  # neither JPEG nor PNG
+    TOO_LARGE = 3  # more than MAX_PIXELS
+
+
+def is_jpeg_or_png(contents: bytes) -> bool:
+    """Whether bytes begin as those of a JPEG or PNG file do."""
+    return contents.startswith((_JPEG_MAGIC, _PNG_MAGIC))
+
+
+def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> tuple[tf.Tensor, tf.Tensor]:
+    """Decodes and resizes a batch of JPEG and PNG files; one that cannot be decoded does not fail the others.
+
+    Args:
+        image_bytes: the files' bytes, a string tensor `(batch,)`.
+        size: side of the square result.
+        fit: see `resize_image`.
+
+    Returns:
+        Images `(batch, size, size, 3)`, uint8, black where there is none; an `ImageStatus` `(batch,)`, int32.
+    """
+
+    def decode(index, contents):
+        image, status = decode_image(contents)
+        return index, resize_image(image, size, fit), status
+
+    count = tf.size(image_bytes, tf.int64)
+    files = tf.data.Dataset.from_tensor_slices((tf.range(count), image_bytes))
+    decoded = files.map(decode, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
+    blank = (count, tf.zeros((size, size, 3), tf.uint8), tf.constant(ImageStatus.BROKEN, tf.int32))
+    rows = decoded.concatenate(tf.data.Dataset.from_tensors(blank)).batch(count + 1)
+    index, images, status = rows.get_single_element()
+    last = tf.size(index, tf.int64) - 1  # the blank, which stands for every file that did not arrive
+    row_of = tf.tensor_scatter_nd_update(tf.fill([count + 1], last), index[:, tf.newaxis], tf.range(last + 1))
+    return tf.gather(images, row_of[:count]), tf.gather(status, row_of[:count])
+
+
+def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decodes one JPEG or PNG file, upright, with transparent parts on white.
+
+    Returns:
+        The image `(height, width, 3)`, uint8, and its `ImageStatus`; a black pixel if that is not `DECODED`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: the file is broken.
+    """
+    is_jpeg = tf.strings.substr(contents, 0, len(_JPEG_MAGIC)) == _JPEG_MAGIC
+    is_png = tf.strings.substr(contents, 0, len(_PNG_MAGIC)) == _PNG_MAGIC
+    status = tf.case(
+        [
+            (is_jpeg, lambda: _size_status(_jpeg_sides(contents))),
+            (is_png, lambda: _size_status(_png_sides(contents))),
+        ],
+        default=lambda: tf.where(tf.strings.length(contents) == 0, ImageStatus.BROKEN, ImageStatus.UNSUPPORTED),
+    )
+    image = tf.cond(
+        status == ImageStatus.DECODED,
+        lambda: _decode_upright(contents, is_jpeg),
+        lambda: tf.zeros((1, 1, 3), tf.uint8),
+    )
+    return tf.ensure_shape(image, (None, None, 3)), status
+
+
+def resize_image(image: tf.Tensor, size: int, fit: str = "squash") -> tf.Tensor:
+    """Resizes an image `(height, width, 3)` to a square, uint8, with antialiasing.
+
+    Args:
+        image: pixels of 0 to 255.
+        size: side of the result.
+        fit: `"squash"` keeps the whole photo and changes its proportions; `"crop"` keeps its central square.
+    """
+    if fit not in FITS:
+        raise ValueError(f"`fit` must be one of {list(FITS)}. Received: fit={fit!r}")
+    if fit == "crop":
+        sides = tf.shape(image)[:2]
+        side = tf.reduce_min(sides)
+        top, left = tf.unstack((sides - side) // 2)
+        image = image[top : top + side, left : left + side]
+    return to_pixels(tf.image.resize(image, (size, size), antialias=True))
+
+
+def to_pixels(image: tf.Tensor) -> tf.Tensor:
+    """Numbers of about 0 to 255 as uint8."""
+    return tf.cast(tf.clip_by_value(tf.round(image), 0.0, 255.0), tf.uint8)
+
+
+def to_rgb(image: tf.Tensor) -> tf.Tensor:
+    """Grey, grey with alpha, RGB or RGBA `(height, width, 1 to 4)`, uint8, as RGB on white."""
+    channels = tf.shape(image)[-1]
+    has_alpha = channels % 2 == 0
+    colours = tf.where(channels <= 2, 1, 3)
+    rgb = tf.repeat(image[..., :colours], 3 // colours, axis=-1)
+    return tf.cond(has_alpha, lambda: _on_white(rgb, image[..., colours:]), lambda: rgb)
+
+
+def _on_white(rgb: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+    rgb, alpha = tf.cast(rgb, tf.uint16), tf.cast(alpha, tf.uint16)  # 255 times 255 and the rounding fit
+    return tf.cast((rgb * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
+
+
+def _decode_upright(contents: tf.Tensor, is_jpeg: tf.Tensor) -> tf.Tensor:
+    image = tf.cond(
+        is_jpeg,
+        # The same pixels, bit for bit, as libjpeg-turbo gives elsewhere (Pillow, OpenCV).
+        lambda: tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE"),
+        lambda: _decode_png(contents),
+    )
+    return turn_upright(image, exif_orientation(contents))
+
+
+def _decode_png(contents: tf.Tensor) -> tf.Tensor:
+    """With `channels=3` TensorFlow would show the colours that lie hidden under full transparency.
+
+    With 4 it gives an image without alpha the largest number of the file's bit depth as alpha: at 4 bits, 15.
+    """
+    image = tf.io.decode_png(contents, channels=4)
+    depth = tf.io.decode_raw(tf.strings.substr(contents, 24, 1), tf.uint8)
+    opaque = 255 // tf.bitwise.left_shift(tf.constant(1, tf.uint8), 8 - tf.minimum(depth, 8))
+    is_opaque = tf.reduce_all(image[..., 3] == opaque)
+    return tf.cond(is_opaque, lambda: image[..., :3], lambda: to_rgb(image))
+
+
+def _size_status(sides: tf.Tensor) -> tf.Tensor:
+    is_too_large = tf.reduce_prod(tf.cast(sides, tf.float64)) > MAX_PIXELS
+    return tf.where(is_too_large, ImageStatus.TOO_LARGE, ImageStatus.DECODED)
+
+
+def _jpeg_sides(contents: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.io.extract_jpeg_shape(contents)[:2], tf.int64)
+
+
+def _png_sides(contents: tf.Tensor) -> tf.Tensor:
+    digits = tf.reshape(tf.io.decode_raw(tf.strings.substr(contents, 16, 8), tf.uint8), (2, 4))
+    return tf.reduce_sum(tf.cast(digits, tf.int64) * [2**24, 2**16, 2**8, 1], axis=-1)

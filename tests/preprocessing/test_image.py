@@ -1,0 +1,231 @@
+import io
+import struct
+import zlib
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from attention_apps.preprocessing.image import read_image
+from attention_apps.preprocessing.image_graph import MAX_PIXELS
+
+HEIGHT, WIDTH = 23, 37
+
+
+@pytest.fixture(scope="module")
+def photo():
+    """A smooth picture, so that lossy formats keep it, with no symmetry."""
+    rows, columns = np.mgrid[0:HEIGHT, 0:WIDTH]
+    channels = (rows * 11 % 256, columns * 6 % 256, (rows + 2 * columns) * 2 % 256)
+    return np.stack(channels, -1).astype(np.uint8)
+
+
+def encode(image, image_format, **options):
+    buffer = io.BytesIO()
+    image = image if isinstance(image, PIL.Image.Image) else PIL.Image.fromarray(image)
+    image.save(buffer, image_format, **options)
+    return buffer.getvalue()
+
+
+def png_header(width, height):
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+
+
+@pytest.mark.parametrize("image_format", ["PNG", "BMP", "TIFF", "WEBP", "PPM", "TGA", "JPEG2000", "ICO", "PCX"])
+def test_lossless_formats_give_the_same_pixels(photo, image_format, tmp_path):
+    options = {"WEBP": {"lossless": True}, "ICO": {"sizes": [(WIDTH, HEIGHT)]}}.get(image_format, {})
+    path = tmp_path / "photo.jpg"  # the contents count, not the name
+    path.write_bytes(encode(photo, image_format, **options))
+    for source in (path, str(path), path.read_bytes(), bytearray(path.read_bytes())):
+        pixels = read_image(source)
+        assert pixels.dtype == np.uint8
+        np.testing.assert_array_equal(pixels, photo)
+
+
+def test_pillow_images_and_arrays_are_read_as_they_are(photo):
+    np.testing.assert_array_equal(read_image(PIL.Image.fromarray(photo)), photo)
+    np.testing.assert_array_equal(read_image(photo), photo)
+    np.testing.assert_array_equal(read_image(photo.astype(np.int64)), photo)
+    np.testing.assert_array_equal(read_image(photo.astype(np.uint16) << 8), photo)
+    np.testing.assert_array_equal(read_image(photo.astype("float32")), photo)
+    np.testing.assert_array_equal(read_image(photo / 255.0), photo)
+    np.testing.assert_array_equal(read_image(photo > 128), np.where(photo > 128, 255, 0))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("options", [{"subsampling": 0}, {"subsampling": 2}, {"progressive": True, "quality": 30}])
+def test_jpeg_pixels_equal_those_of_pillow(photo, mode, options):
+    contents = encode(PIL.Image.fromarray(photo).convert(mode), "JPEG", **options)
+    expected = PIL.Image.open(io.BytesIO(contents)).convert("RGB")
+    np.testing.assert_array_equal(read_image(contents), np.asarray(expected))
+
+
+@pytest.mark.parametrize("colours", [2, 16, 200])
+@pytest.mark.parametrize("image_format", ["PNG", "GIF", "BMP"])
+def test_palettes_of_any_depth(photo, colours, image_format):
+    image = PIL.Image.fromarray(photo).quantize(colours)
+    np.testing.assert_array_equal(read_image(encode(image, image_format)), np.asarray(image.convert("RGB")))
+
+
+@pytest.mark.parametrize("mode", ["1", "L"])
+@pytest.mark.parametrize("image_format", ["PNG", "TIFF", "BMP"])
+def test_grey_and_black_and_white(photo, mode, image_format):
+    image = PIL.Image.fromarray(photo).convert(mode)
+    np.testing.assert_array_equal(read_image(encode(image, image_format)), np.asarray(image.convert("RGB")))
+
+
+@pytest.mark.parametrize("image_format", ["PNG", "TIFF", "WEBP"])
+def test_transparency_is_laid_on_white(photo, image_format):
+    alpha = (np.arange(HEIGHT * WIDTH).reshape(HEIGHT, WIDTH, 1) * 7 % 256).astype(np.uint8)
+    options = {"lossless": True, "exact": True} if image_format == "WEBP" else {}
+    pixels = read_image(encode(np.concatenate([photo, alpha], -1), image_format, **options))
+    expected = (photo * (alpha / 255.0)) + 255.0 * (1.0 - alpha / 255.0)
+    np.testing.assert_array_equal(pixels, np.rint(expected))
+
+
+def test_transparent_colours_and_grey_with_alpha(photo):
+    palette = PIL.Image.fromarray(photo).quantize(16)
+    grey = PIL.Image.fromarray(photo).convert("L")
+    value = int(np.asarray(grey)[3, 4])
+    faded = grey.convert("LA")
+    faded.putalpha(0)
+    for contents, is_clear in [
+        (encode(palette, "PNG", transparency=3), np.asarray(palette) == 3),
+        (encode(palette, "GIF", transparency=3), np.asarray(palette) == 3),
+        (encode(grey, "PNG", transparency=value), np.asarray(grey) == value),
+        (encode(faded, "PNG"), np.full((HEIGHT, WIDTH), True)),
+        (encode(faded, "TIFF"), np.full((HEIGHT, WIDTH), True)),
+    ]:
+        assert is_clear.any()
+        assert (read_image(contents)[is_clear] == 255).all()
+
+
+@pytest.mark.parametrize("image_format", ["PNG", "TIFF"])
+def test_sixteen_bits_keep_the_upper_eight(photo, image_format):
+    deep = photo[..., 0].astype(np.uint16) * 256 + 77
+    for image in (PIL.Image.fromarray(deep), PIL.Image.fromarray(deep.astype(np.int32))):
+        if image.mode == "I" and image_format == "PNG":
+            continue
+        pixels = read_image(encode(image, image_format))
+        np.testing.assert_array_equal(pixels, np.repeat(photo[..., :1], 3, axis=-1))
+
+
+def test_float_tiff():
+    image = PIL.Image.fromarray(np.array([[0.0, 0.5], [0.2, 1.0]], "float32"))
+    np.testing.assert_array_equal(read_image(encode(image, "TIFF"))[..., 0], [[0, 128], [51, 255]])
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_exif_rotation_is_honoured(photo, orientation, image_format):
+    exif = PIL.Image.Exif()
+    exif[0x0112] = orientation
+    options = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"lossless": True}}.get(image_format, {})
+    turned = read_image(encode(photo, image_format, exif=exif, **options)).astype(int)
+    upright = {
+        1: photo,
+        2: photo[:, ::-1],
+        3: photo[::-1, ::-1],
+        4: photo[::-1],
+        5: photo.transpose(1, 0, 2),
+        6: np.rot90(photo, -1),
+        7: np.rot90(photo, 2).transpose(1, 0, 2),
+        8: np.rot90(photo),
+    }[orientation]
+    assert turned.shape == upright.shape
+    assert np.abs(turned - upright).mean() < 3
+
+
+def test_a_pillow_image_is_turned_as_well(photo):
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    image = PIL.Image.open(io.BytesIO(encode(photo, "TIFF", exif=exif)))
+    np.testing.assert_array_equal(read_image(image), np.rot90(photo, -1))
+
+
+def test_an_animation_is_read_as_its_first_frame(photo):
+    frames = [PIL.Image.fromarray(photo).quantize(64), PIL.Image.fromarray(255 - photo).quantize(64)]
+    contents = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    np.testing.assert_array_equal(read_image(contents), np.asarray(frames[0].convert("RGB")))
+
+
+def test_one_pixel():
+    for image_format in ("PNG", "GIF", "BMP"):
+        contents = encode(np.array([[[9, 8, 7]]], np.uint8), image_format)
+        np.testing.assert_array_equal(read_image(contents), [[[9, 8, 7]]])
+    np.testing.assert_array_equal(read_image(np.array([[5]], np.uint8)), [[[5, 5, 5]]])
+
+
+def test_a_missing_file_a_folder_and_urls(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no image file .*nothing\.jpg"):
+        read_image(tmp_path / "nothing.jpg")
+    with pytest.raises(ValueError, match="is a folder"):
+        read_image(tmp_path)
+    for url in ("https://example.org/cat.jpg", "HTTP://example.org/cat.jpg", "data:image/png;base64,AAAA"):
+        with pytest.raises(ValueError, match="URLs are not read; download"):
+            read_image(url)
+
+
+@pytest.mark.parametrize(
+    ("image_format", "kept"),
+    [("JPEG", 0.5), ("JPEG", 0.99), ("PNG", 0.5), ("WEBP", 0.5), ("TIFF", 0.5), ("GIF", 0.3)],
+)
+def test_a_truncated_image_is_named(photo, image_format, kept, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (50, 60, 3), np.uint8)
+    contents = encode(noise, image_format)
+    path = tmp_path / "half.jpg"
+    path.write_bytes(contents[: int(len(contents) * kept)])
+    with pytest.raises(ValueError, match=r"half\.jpg is "):
+        read_image(path)
+
+
+def test_what_is_no_image_is_named(tmp_path):
+    path = tmp_path / "letter.jpg"
+    path.write_text("Dear all, this is not a photo.")
+    with pytest.raises(ValueError, match=r"letter\.jpg is not an image"):
+        read_image(path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"letter\.jpg is empty"):
+        read_image(path)
+    with pytest.raises(ValueError, match="given as bytes is empty"):
+        read_image(b"")
+    for contents in (
+        b"\xff\xd8\xff",
+        b"\xff\xd8\xff\xe0 and then text",
+        b"\x89PNG\r\n\x1a\n",
+        png_header(3, 5),
+    ):
+        with pytest.raises(ValueError, match="truncated or damaged"):
+            read_image(contents)
+    with pytest.raises(ValueError, match="not an image"):
+        read_image(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
+
+
+def test_a_bomb_is_refused_before_it_is_decoded(tmp_path):
+    portable, gif = b"P6 10000 8001 255\n", bytearray(encode(np.zeros((8, 8), np.uint8), "GIF"))
+    gif[6:10] = struct.pack("<HH", 20000, 20000)
+    jpeg = bytearray(encode(np.zeros((8, 8), np.uint8), "JPEG"))
+    start = jpeg.index(b"\xff\xc0") + 5
+    jpeg[start : start + 4] = struct.pack(">HH", 20000, 20000)
+    path = tmp_path / "bomb.png"
+    for contents in (png_header(20000, 20000), png_header(2**32 - 1, 2**32 - 1), bytes(jpeg), bytes(gif), portable):
+        path.write_bytes(contents)
+        with pytest.raises(ValueError, match=rf"bomb\.png is too large: .* {MAX_PIXELS:,} pixels"):
+            read_image(path)
+    with pytest.raises(ValueError, match="Pillow image is too large"):
+        read_image(PIL.Image.new("1", (10000, 8001)))
+    with pytest.raises(ValueError, match="array is too large"):
+        read_image(np.broadcast_to(np.uint8(0), (10000, 8001)))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 2, 5), (2, 2, 0), (0, 3, 3), (1, 2, 2, 3)])
+def test_arrays_of_other_shapes_are_refused(shape):
+    with pytest.raises(ValueError, match="Received: shape="):
+        read_image(np.zeros(shape, np.uint8))
+
+
+@pytest.mark.parametrize("value", [-1.0, 256.0, np.nan, np.inf, 1j])
+def test_arrays_of_other_numbers_are_refused(value):
+    with pytest.raises(ValueError, match="must hold numbers from 0 to 255"):
+        read_image(np.full((2, 3), value))

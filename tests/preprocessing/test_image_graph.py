@@ -1,0 +1,139 @@
+import io
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from attention_apps.preprocessing.image import read_image
+from attention_apps.preprocessing.image_graph import (
+    ImageStatus,
+    decode_in_graph,
+    resize_image,
+    to_rgb,
+)
+
+SIZE = 12
+
+
+def encode(shape, image_format, seed=0, **options):
+    noise = np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(noise).save(buffer, image_format, **options)
+    return buffer.getvalue()
+
+
+def turned(orientation):
+    exif = PIL.Image.Exif()
+    exif[0x010F] = "maker of cameras"
+    exif[0x0112] = orientation
+    return exif
+
+
+GOOD = {
+    "jpeg": encode((40, 30, 3), "JPEG"),
+    "turned jpeg": encode((15, 30, 3), "JPEG", exif=turned(6)),
+    "grey jpeg": encode((9, 30), "JPEG"),
+    "png": encode((7, 5, 3), "PNG"),
+    "turned png": encode((7, 19, 3), "PNG", exif=turned(8)),
+    "transparent png": encode((20, 17, 4), "PNG"),
+    "one pixel": encode((1, 1, 3), "PNG"),
+}
+BAD = {
+    "empty": (b"", ImageStatus.BROKEN),
+    "truncated jpeg": (GOOD["jpeg"][:300], ImageStatus.BROKEN),
+    "truncated png": (GOOD["png"][:40], ImageStatus.BROKEN),
+    "no header": (b"\x89PNG\r\n\x1a\n", ImageStatus.BROKEN),
+    "text": (b"a text called .jpg", ImageStatus.UNSUPPORTED),
+    "gif": (encode((5, 5), "GIF"), ImageStatus.UNSUPPORTED),
+    "bomb": (GOOD["png"][:16] + struct.pack(">II", 20000, 20000) + GOOD["png"][24:], ImageStatus.TOO_LARGE),
+}
+
+
+def exported(fit):
+    module = tf.Module()
+    signature = [tf.TensorSpec([None], tf.string)]
+    module.decode = tf.function(lambda image_bytes: decode_in_graph(image_bytes, SIZE, fit), input_signature=signature)
+    return module
+
+
+@pytest.fixture(scope="module")
+def decode():
+    return exported("squash").decode
+
+
+@pytest.mark.parametrize("fit", ["squash", "crop"])
+def test_the_graph_and_the_application_see_the_same_pixels(fit):
+    images, status = exported(fit).decode(list(GOOD.values()))
+    assert images.dtype == tf.uint8
+    assert images.shape == (len(GOOD), SIZE, SIZE, 3)
+    np.testing.assert_array_equal(status, len(GOOD) * [ImageStatus.DECODED])
+    for image, contents in zip(images, GOOD.values(), strict=True):
+        np.testing.assert_array_equal(image, resize_image(read_image(contents), SIZE, fit))
+
+
+def test_one_bad_image_does_not_fail_the_others(decode):
+    for contents, expected in BAD.values():
+        images, status = decode([GOOD["png"], contents, GOOD["jpeg"]])
+        np.testing.assert_array_equal(status, [ImageStatus.DECODED, expected, ImageStatus.DECODED])
+        assert not images[1].numpy().any()
+        np.testing.assert_array_equal(images[0], resize_image(read_image(GOOD["png"]), SIZE))
+        np.testing.assert_array_equal(images[2], resize_image(read_image(GOOD["jpeg"]), SIZE))
+
+
+def test_all_bad_and_none_at_all(decode):
+    images, status = decode([contents for contents, _ in BAD.values()])
+    np.testing.assert_array_equal(status, [expected for _, expected in BAD.values()])
+    assert not images.numpy().any()
+    images, status = decode(tf.constant([], tf.string))
+    assert images.shape == (0, SIZE, SIZE, 3)
+    assert status.shape == (0,)
+
+
+@pytest.mark.slow
+def test_a_saved_model_decodes_without_this_package(decode, tmp_path):
+    tf.saved_model.save(exported("squash"), tmp_path / "model")
+    contents = [GOOD["turned jpeg"], BAD["truncated jpeg"][0], GOOD["transparent png"], BAD["bomb"][0]]
+    np.save(tmp_path / "contents.npy", np.array([np.frombuffer(item, np.uint8) for item in contents], object))
+    program = f"""
+import numpy as np, sys, tensorflow as tf
+contents = [item.tobytes() for item in np.load(r"{tmp_path}/contents.npy", allow_pickle=True)]
+images, status = tf.saved_model.load(r"{tmp_path}/model").decode(contents)
+assert "attention_apps" not in sys.modules
+np.savez(r"{tmp_path}/result.npz", images=images, status=status)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    images, status = decode(contents)
+    result = np.load(tmp_path / "result.npz")
+    np.testing.assert_array_equal(result["images"], images)
+    np.testing.assert_array_equal(result["status"], status)
+    assert list(result["status"]) == [0, 1, 0, 3]
+
+
+def test_squashing_keeps_everything_and_cropping_the_centre():
+    image = np.zeros((20, 60, 3), np.uint8)
+    image[:, :20], image[:, 40:] = 200, 100
+    for picture in (image, image.transpose(1, 0, 2)):
+        squashed = resize_image(picture, 30, "squash").numpy()
+        assert sorted(np.bincount(squashed[..., 0].ravel())[[0, 100, 200]]) == pytest.approx([300, 300, 300], abs=60)
+        assert not resize_image(picture, 30, "crop").numpy().any()
+
+
+def test_resizing_averages_what_it_leaves_out():
+    stripes = np.tile(np.array([[[0], [200]]], np.uint8), (64, 32, 3))  # a plain bilinear resize would see one kind
+    assert np.abs(resize_image(stripes, 4).numpy().astype(int) - 100).max() <= 13
+
+
+def test_an_unknown_fit_is_refused():
+    with pytest.raises(ValueError, match=r"must be one of \['squash', 'crop'\]. Received: fit='stretch'"):
+        resize_image(np.zeros((2, 2, 3), np.uint8), 4, "stretch")
+
+
+def test_rgb_from_one_to_four_channels():
+    np.testing.assert_array_equal(to_rgb(tf.constant([[[7]]], tf.uint8)), [[[7, 7, 7]]])
+    np.testing.assert_array_equal(to_rgb(tf.constant([[[0, 255], [0, 0], [0, 51]]], tf.uint8))[0, :, 0], [0, 255, 204])
+    np.testing.assert_array_equal(to_rgb(tf.constant([[[1, 2, 3]]], tf.uint8)), [[[1, 2, 3]]])
+    np.testing.assert_array_equal(to_rgb(tf.constant([[[255, 10, 0, 255]]], tf.uint8)), [[[255, 10, 0]]])
