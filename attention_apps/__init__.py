@@ -12,9 +12,24 @@ from attention_apps._version import __version__
 if "tensorflow" not in sys.modules:
     # Off by default on some CPUs, where it makes the same training step about twice as fast.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-_HOMES = {}
+# Public names and the modules they are in.
+_HOMES = {
+    "ImageCaptioner": "attention_apps.applications.image_captioner",
+    "TextSummarizer": "attention_apps.applications.text_summarizer",
+    "Seq2Seq": "attention_apps.models.seq2seq",
+    "TextEncoder": "attention_apps.models.text_encoder",
+    "RecurrentDecoder": "attention_apps.models.recurrent_decoder",
+    "TransformerDecoder": "attention_apps.models.transformer_decoder",
+    "PointerGenerator": "attention_apps.models.pointer_generator",
+    "DecodingOptions": "attention_apps.decoding.options",
+    "DecodingResult": "attention_apps.decoding.result",
+    "beam_search": "attention_apps.decoding.beam_search",
+    "sample": "attention_apps.decoding.sampling",
+    "Trainer": "attention_apps.training.trainer",
+    "TrainingConfig": "attention_apps.training.config",
+    "Vocabulary": "attention_apps.preprocessing.vocabulary",
+}
 
 _SUBPACKAGES = (
     "applications",

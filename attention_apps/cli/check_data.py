@@ -3,6 +3,7 @@
 import argparse
 import json
 
+from attention_apps.cli.quiet import import_tensorflow_quietly
 from attention_apps.cli.tasks import add_data_arguments, make_application, parse_columns
 
 
@@ -12,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    import_tensorflow_quietly()
     application = make_application(options)
     report = application.check_data(
         options.data, options.validation, parse_columns(options.column), quiet=options.quiet

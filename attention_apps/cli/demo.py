@@ -2,6 +2,8 @@
 
 import argparse
 
+from attention_apps.cli.quiet import import_tensorflow_quietly
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FIRST_LETTER = 4  # after padding, start, end and unknown
 WORDS = ("attention", "keras", "reversed")
@@ -27,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
             f"attention-apps demo: words of 1 to 12 letters a to z, please. Received: {wrong[0]!r}"
         )
         return 2
+    import_tensorflow_quietly()
     console.print("[bold]Additive attention learns to write words backwards[/bold]")
     model = _train(options.steps, quiet=options.quiet)
     for word in words:
@@ -100,7 +103,7 @@ def _reverse(model, word):
     result = beam_search(model.decoder.step, model.decoder.init_state(memory), options)
     ids = [int(i) for i in ops.convert_to_numpy(result.token_ids)[0, 0] if i >= FIRST_LETTER]
     _, weights = model.decoder(np.array([[1, *ids[:-1]]], "int32"), memory, return_attention=True)
-    return "".join(LETTERS[i - FIRST_LETTER] for i in ids), ops.convert_to_numpy(weights)[0]
+    return "".join(LETTERS[i - FIRST_LETTER] for i in ids), ops.convert_to_numpy(weights)[0, : len(ids)]
 
 
 def _draw(weights, read, written):

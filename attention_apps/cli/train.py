@@ -3,6 +3,7 @@
 import argparse
 import json
 
+from attention_apps.cli.quiet import import_tensorflow_quietly
 from attention_apps.cli.tasks import add_data_arguments, make_application, parse_columns
 
 
@@ -22,6 +23,7 @@ def run(options: argparse.Namespace) -> int:
 
     from attention_apps.training.config import to_toml
 
+    import_tensorflow_quietly()
     columns = parse_columns(options.column)
     application = make_application(options)
     output = Path(options.output)

@@ -1,0 +1,166 @@
+"""A language model and a CTC-like scorer, against brute force."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_apps.decoding.beam_search import beam_search
+from attention_apps.decoding.options import DecodingOptions
+from attention_apps.decoding.scorers import Scorer, largest_gain
+from tests.decoding.fake_models import (
+    END,
+    START,
+    FakeModel,
+    assert_found,
+    enumerate_all,
+    greedy_search,
+    log_softmax,
+    narrow_search,
+)
+
+VOCABULARY, FRAMES = 4, 6
+MODEL = FakeModel.random(7, VOCABULARY)
+TRIGRAM = np.random.default_rng(3).normal(size=(VOCABULARY, VOCABULARY, VOCABULARY)).astype("float32")
+EMISSIONS = np.random.default_rng(4).dirichlet(np.ones(VOCABULARY), (2, FRAMES)).astype("float32")
+
+
+def trigram_scorer(weight):
+    """Keeps the token before the last one."""
+
+    def call(token, state):
+        table = ops.reshape(ops.convert_to_tensor(TRIGRAM), (-1, VOCABULARY))
+        return ops.take(table, state["before"] * VOCABULARY + token, axis=0), {"before": token}
+
+    return Scorer(call, {"before": np.full(2, START, "int32")}, weight)
+
+
+def trigram_scores(item, prefix):
+    before, last = (START, START, *prefix)[-2:]
+    return TRIGRAM[before, last]
+
+
+class AlignmentScorer:
+    """The probability that the tokens come in this order at some frames, each after the one before.
+
+    `ending[s]` is the probability of the prefix with its last token at frame s: the state of a hypothesis, which can
+    only be computed once its last token is known.
+    """
+
+    def __call__(self, token, state):
+        emitted = ops.take_along_axis(state["emissions"], ops.reshape(token, (-1, 1, 1)), axis=2)[..., 0]  # (R, S)
+        longer = emitted * earlier(state["ending"])
+        ending = ops.where(ops.expand_dims(token == START, 1), state["ending"], longer)
+        extended = ops.sum(state["emissions"] * ops.expand_dims(earlier(ending), -1), axis=1)  # (R, V)
+        scores = ops.log(extended) - ops.log(ops.sum(ending, axis=1, keepdims=True))
+        scores = ops.where(ops.arange(VOCABULARY) == END, 0.0, scores)
+        return scores, {"emissions": state["emissions"], "ending": ending}
+
+
+def earlier(ending):
+    return ops.cumsum(ending, axis=1) - ending
+
+
+def alignment_scorer(weight):
+    """Before the first token everything is at frame 0; start is banned, so it is never a token of its own."""
+    ending = np.zeros((2, FRAMES), "float32")
+    ending[:, 0] = 1.0
+    return Scorer(AlignmentScorer(), {"emissions": EMISSIONS, "ending": ending}, weight)
+
+
+def alignment_scores(item, prefix):
+    """Goes through all choices of frames."""
+
+    def probability(tokens):
+        frames = combinations(range(1, FRAMES), len(tokens)) if len(tokens) else [()]
+        return sum(math.prod(EMISSIONS[item, s, t] for s, t in zip(choice, tokens)) for choice in frames)
+
+    total = probability(prefix)
+    with np.errstate(divide="ignore"):
+        return np.array([0.0 if t == END else np.log(probability((*prefix, t)) / total) for t in range(VOCABULARY)])
+
+
+def found(options, *scorers):
+    return beam_search(MODEL.step, MODEL.init_state([0, 1]), options, scorers=scorers)
+
+
+def wanted(search, options, *scorers):
+    return [search(MODEL, item, options, scorers) for item in range(2)]
+
+
+@pytest.mark.parametrize(("beam_size", "search"), [(1, greedy_search), (2, narrow_search), (110, enumerate_all)])
+def test_a_language_model_takes_part_in_the_search(beam_size, search):
+    options = DecodingOptions(beam_size=beam_size, max_length=4, length_penalty=0.5)
+    assert_found(found(options, trigram_scorer(0.7)), wanted(search, options, (trigram_scores, 0.7)))
+
+
+@pytest.mark.parametrize(("beam_size", "search"), [(1, greedy_search), (2, narrow_search), (110, enumerate_all)])
+def test_a_scorer_whose_state_depends_on_the_chosen_token_follows_it(beam_size, search):
+    options = DecodingOptions(beam_size=beam_size, max_length=4, banned_tokens=(START,))
+    assert_found(found(options, alignment_scorer(1.3)), wanted(search, options, (alignment_scores, 1.3)))
+
+
+def test_scorers_add_up_and_leave_the_models_log_probabilities_alone():
+    options = DecodingOptions(beam_size=110, max_length=3, num_best=3, banned_tokens=(START,), repetition_penalty=1.2)
+    result = found(options, trigram_scorer(0.4), alignment_scorer(0.6), trigram_scorer(0.0))
+    scorers = (trigram_scores, 0.4), (alignment_scores, 0.6)
+    assert_found(result, wanted(enumerate_all, options, *scorers))
+
+
+def test_a_scorer_without_state_is_a_function_of_the_last_token():
+    table = np.random.default_rng(5).normal(size=(VOCABULARY, VOCABULARY)).astype("float32")
+    scorer = Scorer(lambda token, state: (ops.take(ops.convert_to_tensor(table), token, axis=0), state))
+    options = DecodingOptions(beam_size=3, max_length=4)
+    expected = wanted(narrow_search, options, (lambda item, prefix: table[(START, *prefix)[-1]], 1.0))
+    assert_found(found(options, scorer), expected)
+
+
+def steps_taken(*scorers):
+    """How many steps a search takes in which the end is almost certain from the second token on."""
+    taken = []
+
+    def step(token, state):
+        taken.append(token)
+        logits = ops.where(ops.arange(4) == ops.where(state["age"] == 0, 3, END), 9.0, 0.0)
+        return logits, {"age": state["age"] + 1}
+
+    beam_search(step, {"age": np.zeros((2, 1), "int32")}, DecodingOptions(beam_size=2, max_length=12), scorers)
+    return len(taken)
+
+
+@pytest.mark.usefixtures("eager")
+def test_the_search_stops_early_only_if_the_scorers_are_bounded():
+    bonus = np.array([0.0, 0.0, -1.0, 0.0], "float32")
+
+    def call(token, state):
+        return ops.zeros((ops.shape(token)[0], 1)) + bonus, state
+
+    assert steps_taken() == 2
+    assert steps_taken(Scorer(call, upper_bound=0.0)) == 2
+    assert steps_taken(Scorer(call)) == 12
+
+
+def test_the_most_a_token_can_gain_is_the_weighted_sum_of_the_bounds():
+    def call(token, state):
+        return token, state
+
+    assert largest_gain([]) == 0.0
+    assert largest_gain([Scorer(call, upper_bound=0.0), Scorer(call, weight=2.0, upper_bound=0.5)]) == 1.0
+    assert largest_gain([Scorer(call, weight=0.0)]) == 0.0
+    assert largest_gain([Scorer(call)]) == math.inf
+    assert largest_gain([Scorer(call, weight=-1.0, upper_bound=0.0)]) == math.inf
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.5])
+def test_bounded_scorers_find_what_unbounded_ones_find(bound):
+    table = log_softmax(np.random.default_rng(6).normal(size=16)).reshape(4, 4).astype("float32") + bound
+
+    def call(token, state):
+        return ops.take(ops.convert_to_tensor(table), token, axis=0), state
+
+    options = DecodingOptions(beam_size=3, max_length=6, num_best=2, length_penalty=0.8)
+    free, bounded = found(options, Scorer(call)), found(options, Scorer(call, upper_bound=bound))
+    for one, other in zip(free, bounded):
+        np.testing.assert_array_equal(one, other)
