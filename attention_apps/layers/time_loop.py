@@ -42,7 +42,7 @@ def _jax_loop(step, inputs, state, length):
         outputs, carry = step(inputs_t, carry)
         return carry, outputs
 
-    state, outputs = ops.scan(body, state, inputs, length=length)
+    state, outputs = ops.scan(body, state, inputs)
     return outputs, state
 
 
@@ -73,6 +73,7 @@ def _tensorflow_loop(step, inputs, state, length):
         body,
         (tf.constant(0), [tf.convert_to_tensor(x) for x in tree.flatten(state)], arrays),
         maximum_iterations=length,
+        parallel_iterations=1,  # steps computed ahead of time cost memory, not least in the backward pass
     )
     outputs = tree.pack_sequence_as(specification, [array.stack() for array in arrays])
     return outputs, tree.pack_sequence_as(state, list(state_flat))

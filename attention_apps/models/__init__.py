@@ -1,9 +1,19 @@
 """Encoders, decoders and the model that joins them: tensors in, tensors out."""
 
+from attention_apps.models.image_encoder import ImageEncoder
+from attention_apps.models.listener import Listener
 from attention_apps.models.pointer_generator import PointerGenerator
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.models.text_encoder import TextEncoder
 from attention_apps.models.transformer_decoder import TransformerDecoder
 
-__all__ = ["Seq2Seq", "TextEncoder", "RecurrentDecoder", "TransformerDecoder", "PointerGenerator"]
+__all__ = [
+    "Seq2Seq",
+    "TextEncoder",
+    "ImageEncoder",
+    "Listener",
+    "RecurrentDecoder",
+    "TransformerDecoder",
+    "PointerGenerator",
+]

@@ -80,23 +80,25 @@ class DecoderConfig:
 
 
 def make_attention(config: AttentionConfig):
-    """The attention layer of a configuration, `None` for kind "none"."""
+    """The attention layer of a configuration, `None` for kind "none"; by its fixed name saved weights are found."""
+    name = "attention"
     makers = {
         "none": lambda: None,
-        "additive": lambda: layers.AdditiveAttention(config.units),
+        "additive": lambda: layers.AdditiveAttention(config.units, name=name),
         "luong": lambda: layers.LuongAttention(
             score=config.score,
             window=config.window,
             half_width=config.half_width,
             units=config.units if config.score == "concat" else None,
+            name=name,
         ),
-        "scaled_dot_product": lambda: layers.ScaledDotProductAttention(),
-        "multi_head": lambda: layers.MultiHeadAttention(config.num_heads, config.units // config.num_heads),
+        "scaled_dot_product": lambda: layers.ScaledDotProductAttention(name=name),
+        "multi_head": lambda: layers.MultiHeadAttention(config.num_heads, config.units // config.num_heads, name=name),
         "location_sensitive": lambda: layers.LocationSensitiveAttention(
-            config.units, filters=config.filters, kernel_size=config.kernel_size
+            config.units, filters=config.filters, kernel_size=config.kernel_size, name=name
         ),
-        "coverage": lambda: layers.CoverageAttention(config.units),
-        "monotonic": lambda: layers.MonotonicAttention(config.units),
+        "coverage": lambda: layers.CoverageAttention(config.units, name=name),
+        "monotonic": lambda: layers.MonotonicAttention(config.units, name=name),
     }
     attention = makers[config.kind]()
     if not config.hard or attention is None:
@@ -107,6 +109,7 @@ def make_attention(config: AttentionConfig):
         reward_weight=config.reward_weight,
         entropy_weight=config.entropy_weight,
         temperature=config.temperature,
+        name="hard_attention",
     )
 
 

@@ -7,8 +7,10 @@ from attention_apps.layers.time_loop import time_loop
 from attention_apps.models.decoder_cell import DecoderCell
 from attention_apps.models.readout import Readout
 from attention_apps.models.serialization import serialize_unbuilt
-from attention_apps.models.tokens import embeddable, flat_targets, unflat_targets
+from attention_apps.models.tokens import END, PADDING, embeddable, flat_targets, unflat_targets
 
+# What hard attention sums up over a target for its estimator: nothing is written after the end token.
+_SUMS = {"log_prob", "entropy"}
 _ATTEND = ("before", "after")
 _GATES = (None, "scalar", "vector")
 _INITIAL_STATES = ("mean", "last", "zeros")
@@ -172,8 +174,10 @@ class RecurrentDecoder(keras.layers.Layer):
         source, carry = self._begin(memory, targets)
         embedded = self.drop(self._embed(tokens))  # (R, T, E)
         projected = self.cells[0].project(embedded)
-        go = self._step_by_step if self._feeds_back() else self._all_at_once
-        steps, carry = go(projected, embedded, source, carry)
+        if self._feeds_back():
+            steps, carry = self._step_by_step(tokens, projected, embedded, source, carry)
+        else:
+            steps, carry = self._all_at_once(projected, source, carry)
         vector = self.readout(steps["hidden"], steps.get("context"), embedded)
         outputs = {
             "logits": self._logits(vector),
@@ -257,7 +261,7 @@ class RecurrentDecoder(keras.layers.Layer):
         real = ops.cast(ops.expand_dims(mask, -1), values.dtype)
         return self.state_dense(ops.sum(values * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1))
 
-    def _all_at_once(self, projected, embedded, source, carry):
+    def _all_at_once(self, projected, source, carry):
         layers, hidden = [], None
         for cell, state in zip(self.cells, carry["layers"], strict=True):
             hidden, state = cell.run(projected if hidden is None else cell.project(self.drop(hidden)), state)
@@ -268,11 +272,16 @@ class RecurrentDecoder(keras.layers.Layer):
             steps.update(attended)
         return steps, {**carry, "layers": layers}
 
-    def _step_by_step(self, projected, embedded, source, carry):
+    def _step_by_step(self, tokens, projected, embedded, source, carry):
         def step(inputs, carry):
-            return self._advance(inputs["projected"], inputs["embedded"], source, carry)
+            steps, new = self._advance(inputs["projected"], inputs["embedded"], source, carry)
+            for name in _SUMS.intersection(new["attention"]):
+                before, after = carry["attention"][name], new["attention"][name]
+                new["attention"][name] = ops.where(inputs["goes_on"], after, before)
+            return steps, new
 
-        return time_loop(step, {"projected": projected, "embedded": embedded}, carry)
+        goes_on = ops.logical_and(ops.not_equal(tokens, END), ops.not_equal(tokens, PADDING))
+        return time_loop(step, {"projected": projected, "embedded": embedded, "goes_on": goes_on}, carry)
 
     def _advance(self, projected, embedded, source, carry):
         """One step of all rows: `(rows, gates)` and the carry to hidden state, context and weights, and the carry."""

@@ -45,8 +45,11 @@ class Seq2Seq(keras.Model):
         return {"memory": memory, **self.decoder.teacher_force(inputs["tokens"], memory)}
 
     def encode(self, source, training=False):
-        """The memory of a source."""
-        return self.encoder(source, training=training)
+        """The memory of a source, on which the decoder can be stepped."""
+        memory = self.encoder(source, training=training)
+        if not self.decoder.built:
+            self.decoder.build((None, None), keras.tree.map_structure(lambda tensor: tuple(tensor.shape), memory))
+        return memory
 
     def get_config(self):
         return {

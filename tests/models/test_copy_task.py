@@ -93,7 +93,9 @@ def share_right(model, shortest=SHORTEST, longest=LONGEST):
 @pytest.mark.parametrize("attention", SOFT)
 def test_soft_attention_copies_without_a_fault(attention, attend):
     decoder = RecurrentDecoder(V, 24, UNITS, attention=SOFT[attention](), attend=attend)
-    assert share_right(train(decoder)) == 1.0
+    # A bare dot product has no weights that turn states into places: the recurrent layers have to learn that.
+    more = {"luong dot": (600, 1e-2), "scaled dot-product": (1600, 1e-2)}
+    assert share_right(train(decoder, *more.get(attention, (250, 5e-3)))) == 1.0
 
 
 @pytest.mark.parametrize("attention", FLOORS)

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras import ops
 
 from attention_apps.layers import AdditiveAttention
-from attention_apps.models import RecurrentDecoder
+from attention_apps.models import RecurrentDecoder, Seq2Seq, TextEncoder
 from tests.models.decoders import (
     ATTENTIONS,
     RECURRENT,
@@ -75,6 +75,16 @@ def test_the_attention_state_and_the_coverage_come_out():
     np.testing.assert_allclose(state["coverage"], summed, atol=1e-5)
     outputs = decoder.teacher_force(tokens, memory)
     np.testing.assert_allclose(outputs["attention_state"]["coverage"], summed, atol=1e-5)
+
+
+def test_hard_attention_sums_up_its_choices_to_the_end_of_each_target_only():
+    model = Seq2Seq(TextEncoder(V, E, 4), make_recurrent("hard"))
+    source = {"token_ids": np.full((2, S), 5)}
+    tokens = np.array([[1, 2, 0, 0, 0], [1, 6, 7, 5, 4]])
+    outputs = model({"source": source, "tokens": tokens}, in_full=True, training=True)
+    entropy = ops.convert_to_numpy(outputs["attention_state"]["entropy"])
+    assert 0 < entropy[0] <= np.log(S) + 1e-5  # one step
+    assert entropy[1] > 2 * np.log(S)  # five steps, nearly uniform
 
 
 def test_what_depends_on_the_source_only_is_handed_back_as_it_was():

@@ -1,0 +1,93 @@
+import keras
+from keras import ops
+
+from attention_apps.layers.feature_scores import feature_scores
+from attention_apps.layers.masks import masked_softmax
+from attention_apps.layers.time_loop import time_loop
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class CoverageAttention(keras.layers.Layer):
+    """Additive attention that knows how much it has attended to each source position so far.
+
+    The coverage c of a source position is the sum of its weights at all earlier target positions; the score is
+    v · tanh(W k + U q + w c + b). Together with `coverage_loss` this keeps a decoder from repeating itself.
+
+    Args:
+        units: Size of the hidden layer.
+
+    Call arguments:
+        query: `(batch, target, query_dim)`.
+        value: `(batch, source, dim)`.
+        value_mask: Boolean `(batch, source)`; true means real.
+        prepared: What `prepare(value)` returned, the projected keys `(batch, source, units)`.
+        state: `{"coverage": (batch, source)}`, all zero to begin with.
+
+    Returns:
+        The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state after the last
+        target position.
+
+    Example:
+
+    >>> attention = CoverageAttention(256)
+    >>> context, weights, state = attention(query, value, value_mask=mask)
+    >>> repetition = coverage_loss(weights)
+
+    Reference:
+        See et al. 2017, "Get To The Point: Summarization with Pointer-Generator Networks", section 2.3, eq. 10-13.
+    """
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        if units < 1:
+            raise ValueError(f"`units` must be a positive integer. Received: units={units}")
+        self.units = units
+        self.supports_masking = True
+        self.autocast = False  # coverage adds up in float32, also where the rest is computed in half precision
+        self.query_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
+        self.key_dense = keras.layers.Dense(units, dtype=self.dtype_policy, name="key")
+
+    def build(self, query_shape, value_shape):
+        self.query_dense.build(query_shape)
+        self.key_dense.build(value_shape)
+        self.coverage_kernel = self.add_weight(shape=(1, self.units), name="coverage_kernel")
+        self.score_kernel = self.add_weight(shape=(self.units,), name="score_kernel")
+
+    def prepare(self, value):
+        return self.key_dense(value)
+
+    def init_state(self, value):
+        return {"coverage": ops.zeros_like(value[:, :, 0], dtype=self.variable_dtype)}
+
+    def call(self, query, value, value_mask=None, prepared=None, state=None):
+        keys = self.prepare(value) if prepared is None else prepared  # (B, S, U)
+        state = self.init_state(value) if state is None else state
+
+        def step(query, state):
+            weights = masked_softmax(self._scores(query, keys, state["coverage"]), value_mask)
+            return weights, {"coverage": state["coverage"] + weights}
+
+        weights, state = time_loop(step, self.query_dense(query), state)
+        weights = ops.cast(weights, self.compute_dtype)
+        return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
+
+    def _scores(self, query, keys, coverage):
+        features = ops.expand_dims(ops.cast(coverage, self.compute_dtype), 2)  # (B, S, 1)
+        scores = feature_scores(query, keys, features, self.coverage_kernel, self.score_kernel)
+        return ops.cast(scores, self.variable_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+def coverage_loss(weights, mask=None):
+    """How much each target position attends again to what was attended to before it, `(batch, target)`.
+
+    Args:
+        weights: `(batch, target, source)`, those of all target positions in order.
+        mask: Boolean `(batch, target)`, true for the real target positions; the others lose nothing.
+    """
+    weights = ops.cast(weights, keras.backend.result_type(weights.dtype, "float32"))
+    before = ops.pad(weights[:, :-1], ((0, 0), (1, 0), (0, 0)))
+    losses = ops.sum(ops.minimum(weights, ops.cumsum(before, axis=1)), axis=2)
+    return losses if mask is None else ops.where(mask, losses, ops.zeros_like(losses))

@@ -1,0 +1,209 @@
+import keras
+from keras import ops
+
+from attention_apps.layers.masks import masked_softmax
+
+_ESTIMATORS = ("reinforce", "gumbel")
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class HardAttention(keras.layers.Layer):
+    """Attends to one source position at a time, drawn from the weights of another attention layer.
+
+    In training the position is sampled from the wrapped layer's weights; at inference it is the most likely one.
+    The context is the value at that position. Two estimators make the choice trainable:
+
+    - `reinforce`: the state collects the log-probability of the sampled positions and the entropy of the weights,
+      and `estimator_loss` turns them into a loss to add to the cross entropy, with a moving baseline. Now and then
+      the soft weights are used in place of a sample, which lowers the variance.
+    - `gumbel`: straight-through Gumbel-softmax. The gradient is that of a softmax of noisy log-weights; there is no
+      further loss.
+
+    The wrapped layer's own state (coverage, previous weights) follows its soft weights, not the chosen positions:
+    it has far less noise, and all target positions can still be computed in one call. Weights that sum to less
+    than one, as those of `MonotonicAttention`, are sampled in proportion.
+
+    Args:
+        attention: The attention layer to wrap, built or not.
+        estimator: `"reinforce"` or `"gumbel"`.
+        expectation_rate: Probability with which, in each row and at each target position, `reinforce` takes the
+            soft weights in place of a sample; such positions add nothing to the log-probability.
+        reward_weight: λr, the factor of the reward in `estimator_loss`.
+        entropy_weight: λe, the factor of the entropy in `estimator_loss`.
+        baseline_momentum: How much of the baseline stays when `estimator_loss` updates it.
+        temperature: That of the Gumbel-softmax.
+        seed: Integer for the random numbers, or `None`.
+
+    Call arguments:
+        query: `(batch, target, query_dim)`.
+        value: `(batch, source, dim)`.
+        value_mask: Boolean `(batch, source)`; true means real.
+        prepared: What `prepare(value)` returned, that of the wrapped layer.
+        state: `{"inner": state of the wrapped layer}`, with `reinforce` also `"log_prob"` and `"entropy"`, each
+            `(batch,)`, summed over the target positions of training.
+        training: Whether to sample.
+
+    Returns:
+        The context `(batch, target, dim)`, the weights it was made with `(batch, target, source)`, and the state
+        after the last target position.
+
+    Example:
+
+    >>> attention = HardAttention(AdditiveAttention(256))
+    >>> context, weights, state = attention(query, value, value_mask=mask, training=True)
+    >>> loss = -log_likelihood + attention.estimator_loss(log_likelihood, state)
+
+    References:
+        Xu et al. 2015, "Show, Attend and Tell", section 4.1; Jang et al. 2017, "Categorical Reparameterization with
+        Gumbel-Softmax", section 2.2.
+    """
+
+    def __init__(
+        self,
+        attention,
+        estimator="reinforce",
+        expectation_rate=0.5,
+        reward_weight=1.0,
+        entropy_weight=0.002,
+        baseline_momentum=0.9,
+        temperature=1.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not (hasattr(attention, "prepare") and getattr(attention, "return_weights", True)):
+            raise TypeError(f"`attention` must be an attention layer that returns weights. Received: {attention=}")
+        if estimator not in _ESTIMATORS:
+            raise ValueError(f"`estimator` must be one of {_ESTIMATORS}. Received: {estimator=}")
+        for name, rate in (("expectation_rate", expectation_rate), ("baseline_momentum", baseline_momentum)):
+            if not 0 <= rate <= 1:
+                raise ValueError(f"`{name}` must be between 0 and 1. Received: {name}={rate}")
+        if temperature <= 0:
+            raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
+        self.attention = attention
+        self.estimator = estimator
+        self.expectation_rate = expectation_rate
+        self.reward_weight = reward_weight
+        self.entropy_weight = entropy_weight
+        self.baseline_momentum = baseline_momentum
+        self.temperature = temperature
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.supports_masking = True
+        self.autocast = False  # the state stays in float32, also where the rest is computed in half precision
+
+    def build(self, query_shape, value_shape):
+        if not self.attention.built:
+            self.attention.build(query_shape, value_shape)
+        if self.estimator == "reinforce":
+            self.baseline = self.add_weight(
+                shape=(), initializer="zeros", trainable=False, autocast=False, aggregation="mean", name="baseline"
+            )
+
+    def prepare(self, value):
+        return self.attention.prepare(value)
+
+    def init_state(self, value):
+        state = {"inner": self.attention.init_state(value)}
+        if self.estimator == "reinforce":
+            zeros = ops.zeros_like(value[:, 0, 0], dtype=self.variable_dtype)
+            state = {**state, "log_prob": zeros, "entropy": zeros}
+        return state
+
+    def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
+        state = self.init_state(value) if state is None else state
+        _, soft, inner = self.attention(query, value, value_mask=value_mask, prepared=prepared, state=state["inner"])
+        probabilities = _in_proportion(ops.cast(soft, self.variable_dtype))  # (B, T, S)
+        state = {**state, "inner": inner}
+        if not training:
+            weights = _one_hot_of_largest(probabilities, probabilities > 0)
+        elif self.estimator == "gumbel":
+            weights = self._gumbel_weights(probabilities)
+        else:
+            weights, state = self._sampled_weights(probabilities, state)
+        weights = ops.cast(weights, self.compute_dtype)
+        return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
+
+    def estimator_loss(self, log_likelihood, state, training=True):
+        """The loss of the `reinforce` estimator for each row, `(batch,)`, to be added to the cross entropy.
+
+        It also moves the baseline towards the mean log-likelihood. With `gumbel` there is nothing to add.
+
+        Args:
+            log_likelihood: `(batch,)`, log p(target | sampled positions) of the whole sequence.
+            state: The state after the last target position.
+            training: Whether to update the baseline.
+        """
+        log_likelihood = ops.stop_gradient(ops.cast(log_likelihood, self.variable_dtype))
+        if self.estimator == "gumbel":
+            return ops.zeros_like(log_likelihood)
+        baseline = ops.convert_to_tensor(self.baseline)
+        reward = self.reward_weight * (log_likelihood - baseline)
+        if training:
+            momentum = self.baseline_momentum
+            self.baseline.assign(momentum * baseline + (1 - momentum) * ops.mean(log_likelihood))
+        return -(reward * state["log_prob"] + self.entropy_weight * state["entropy"])
+
+    def _sampled_weights(self, probabilities, state):
+        real = probabilities > 0
+        logits = _safe_log(probabilities)
+        sample = _one_hot_of_largest(logits + self._gumbel_noise(logits), real)  # (B, T, S)
+        uniform = keras.random.uniform(ops.shape(logits)[:2], dtype=self.variable_dtype, seed=self.seed_generator)
+        sampled = ops.expand_dims(uniform >= self.expectation_rate, 2)  # (B, T, 1)
+        log_prob = ops.where(sampled, sample * logits, ops.zeros_like(logits))
+        state = {
+            **state,
+            "log_prob": state["log_prob"] + ops.sum(log_prob, axis=(1, 2)),
+            "entropy": state["entropy"] - ops.sum(probabilities * logits, axis=(1, 2)),
+        }
+        return ops.where(sampled, sample, probabilities), state
+
+    def _gumbel_weights(self, probabilities):
+        real = probabilities > 0
+        logits = _safe_log(probabilities)
+        logits = logits + self._gumbel_noise(logits)
+        soft = masked_softmax(logits / self.temperature, real)
+        # The difference is exactly zero: the value is one-hot, the gradient that of `soft`.
+        return _one_hot_of_largest(logits, real) + (soft - ops.stop_gradient(soft))
+
+    def _gumbel_noise(self, logits):
+        uniform = keras.random.uniform(
+            ops.shape(logits), minval=1e-9, dtype=self.variable_dtype, seed=self.seed_generator
+        )
+        return -ops.log(-ops.log(uniform))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "attention": keras.saving.serialize_keras_object(self.attention),
+            "estimator": self.estimator,
+            "expectation_rate": self.expectation_rate,
+            "reward_weight": self.reward_weight,
+            "entropy_weight": self.entropy_weight,
+            "baseline_momentum": self.baseline_momentum,
+            "temperature": self.temperature,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "attention": keras.saving.deserialize_keras_object(config["attention"])})
+
+
+def _in_proportion(weights):
+    """The weights scaled to a sum of one; rows of zeros stay."""
+    total = ops.sum(weights, axis=-1, keepdims=True)
+    return weights / ops.where(total > 0, total, ops.ones_like(total))
+
+
+def _safe_log(probabilities):
+    """The logarithm, and zero with a zero gradient where the probability is zero."""
+    return ops.log(ops.where(probabilities > 0, probabilities, ops.ones_like(probabilities)))
+
+
+def _one_hot_of_largest(scores, real):
+    """One at the largest score among the real positions, zero elsewhere; all zero where none is real. No gradient."""
+    scores = ops.where(real, scores, ops.cast(-1e9, scores.dtype))
+    best = ops.cast(ops.expand_dims(ops.argmax(scores, axis=-1), -1), "int32")
+    positions = ops.arange(ops.shape(scores)[-1], dtype="int32")
+    return ops.cast(ops.logical_and(ops.equal(positions, best), real), scores.dtype)

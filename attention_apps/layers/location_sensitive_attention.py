@@ -1,0 +1,151 @@
+import keras
+from keras import ops
+
+from attention_apps.layers.block_convolution import convolve, unroll_filters
+from attention_apps.layers.feature_scores import feature_scores
+from attention_apps.layers.masks import masked_softmax
+from attention_apps.layers.time_loop import time_loop
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class LocationSensitiveAttention(keras.layers.Layer):
+    """Additive attention that sees where it was one target position before.
+
+    The weights of the target position before are convolved along the source into features f, and the score is
+    v · tanh(W q + V k + U f + b). The softmax can be made narrower (an inverse temperature, the best `top_k`
+    positions, a `window` around the median of the weights before) or broader (`smoothing`).
+
+    Args:
+        units: Size of the hidden layer.
+        filters: Number of features f of each source position.
+        kernel_size: Number of source positions that a filter spans.
+        inverse_temperature: Factor of the scores before they are normalised; above 1 sharpens.
+        top_k: Only this many positions with the best scores get weight; `None` for all.
+        window: Only positions from `window` before the median of the weights before up to `window - 1` after it
+            get weight, at first those from position 0 on; `None` for all.
+        smoothing: Whether to normalise with sigmoids in place of exponentials, which spreads the weight more.
+
+    Call arguments:
+        query: `(batch, target, query_dim)`.
+        value: `(batch, source, dim)`.
+        value_mask: Boolean `(batch, source)`; true means real.
+        prepared: What `prepare(value)` returned, the projected keys `(batch, source, units)`.
+        state: `{"weights": (batch, source)}`, those of the target position before, all zero to begin with.
+
+    Returns:
+        The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state after the last
+        target position.
+
+    Example:
+
+    >>> attention = LocationSensitiveAttention(256, inverse_temperature=2.0)
+    >>> context, weights, state = attention(query, value, value_mask=mask)
+
+    Reference:
+        Chorowski et al. 2015, "Attention-Based Models for Speech Recognition", sections 2.1 to 2.3.
+    """
+
+    def __init__(
+        self,
+        units,
+        filters=10,
+        kernel_size=201,
+        inverse_temperature=1.0,
+        top_k=None,
+        window=None,
+        smoothing=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        sizes = {"units": units, "filters": filters, "kernel_size": kernel_size, "top_k": top_k, "window": window}
+        for name, size in sizes.items():
+            if size is not None and size < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}")
+        if inverse_temperature <= 0:
+            raise ValueError(
+                f"`inverse_temperature` must be positive. Received: inverse_temperature={inverse_temperature}"
+            )
+        self.units = units
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.inverse_temperature = inverse_temperature
+        self.top_k = top_k
+        self.window = window
+        self.smoothing = smoothing
+        self.supports_masking = True
+        self.autocast = False  # the state stays in float32, also where the rest is computed in half precision
+        self.query_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
+        self.key_dense = keras.layers.Dense(units, dtype=self.dtype_policy, name="key")
+
+    def build(self, query_shape, value_shape):
+        self.query_dense.build(query_shape)
+        self.key_dense.build(value_shape)
+        self.location_filters = self.add_weight(shape=(self.kernel_size, self.filters), name="location_filters")
+        self.location_kernel = self.add_weight(shape=(self.filters, self.units), name="location_kernel")
+        self.score_kernel = self.add_weight(shape=(self.units,), name="score_kernel")
+
+    def prepare(self, value):
+        return self.key_dense(value)
+
+    def init_state(self, value):
+        return {"weights": ops.zeros_like(value[:, :, 0], dtype=self.variable_dtype)}
+
+    def call(self, query, value, value_mask=None, prepared=None, state=None):
+        keys = self.prepare(value) if prepared is None else prepared  # (B, S, U)
+        state = self.init_state(value) if state is None else state
+        filters = unroll_filters(ops.cast(self.location_filters, self.compute_dtype))
+
+        def step(query, state):
+            features = convolve(ops.cast(state["weights"], self.compute_dtype), filters)  # (B, S, F)
+            scores = self._scores(query, keys, features)
+            weights = self._normalize(scores, self._allowed(scores, value_mask, state["weights"]))
+            return weights, {"weights": weights}
+
+        weights, state = time_loop(step, self.query_dense(query), state)
+        weights = ops.cast(weights, self.compute_dtype)
+        return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
+
+    def _scores(self, query, keys, features):
+        scores = feature_scores(query, keys, features, self.location_kernel, self.score_kernel)
+        return ops.cast(scores, self.variable_dtype) * self.inverse_temperature
+
+    def _allowed(self, scores, mask, previous):
+        mask = ops.ones_like(scores, dtype="bool") if mask is None else ops.cast(mask, "bool")
+        if self.window is not None:
+            mask = ops.logical_and(mask, _around_median(previous, self.window))
+        if self.top_k is not None:
+            mask = ops.logical_and(mask, _among_best(ops.where(mask, scores, -1e9), self.top_k))
+        return mask
+
+    def _normalize(self, scores, mask):
+        if not self.smoothing:
+            return masked_softmax(scores, mask)
+        weights = ops.where(mask, ops.sigmoid(scores), ops.zeros_like(scores))
+        total = ops.sum(weights, axis=-1, keepdims=True)
+        return weights / ops.where(total > 0, total, ops.ones_like(total))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "filters": self.filters,
+            "kernel_size": self.kernel_size,
+            "inverse_temperature": self.inverse_temperature,
+            "top_k": self.top_k,
+            "window": self.window,
+            "smoothing": self.smoothing,
+        }
+
+
+def _around_median(weights, window):
+    """True from `window` positions before the median of the weights up to `window - 1` after it."""
+    cumulative = ops.cumsum(weights, axis=-1)
+    median = ops.sum(ops.cast(cumulative < cumulative[:, -1:] / 2, "int32"), axis=-1, keepdims=True)  # (B, 1)
+    offset = ops.expand_dims(ops.arange(ops.shape(weights)[-1], dtype="int32"), 0) - median
+    return ops.logical_and(offset >= -window, offset < window)
+
+
+def _among_best(scores, count):
+    """True for the `count` largest scores of each row, and for those equal to the least of them."""
+    descending = ops.flip(ops.sort(scores, axis=-1), axis=-1)
+    return scores >= descending[:, :count][:, -1:]

@@ -1,0 +1,180 @@
+import keras
+
+from attention_apps.layers.multi_head_attention import MultiHeadAttention
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class TransformerEncoderBlock(keras.layers.Layer):
+    """Self-attention and a feed-forward network, each with a normalised input and a residual around it.
+
+    Args:
+        num_heads: Number of attention heads.
+        key_dim: Size of each head.
+        hidden_dim: Size of the feed-forward network's hidden layer.
+        dropout: Dropped in training from the attention weights and from what is added to a residual.
+        activation: Of the hidden layer.
+
+    Call arguments:
+        inputs: `(batch, source, dim)`.
+        mask: Boolean `(batch, source)`; true means real.
+        training: Whether to drop.
+
+    Returns:
+        `(batch, source, dim)`.
+
+    Example:
+
+    >>> encoded = TransformerEncoderBlock(num_heads=8, key_dim=64, hidden_dim=2048)(embedded, mask=mask)
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.1; Xiong et al. 2020, "On Layer Normalization in
+        the Transformer Architecture", for the normalised inputs.
+    """
+
+    def __init__(self, num_heads, key_dim, hidden_dim, dropout=0.0, activation="relu", **kwargs):
+        super().__init__(**kwargs)
+        _check_hidden_dim(hidden_dim)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.hidden_dim = hidden_dim
+        self.dropout = dropout
+        self.activation = activation
+        self.supports_masking = True
+        options = {"dropout": dropout, "dtype": self.dtype_policy}
+        self.attention_norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy)
+        self.attention = MultiHeadAttention(num_heads, key_dim, return_weights=False, **options)
+        self.attention_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.feed_forward = _FeedForward(hidden_dim, activation, name="feed_forward", **options)
+
+    def build(self, inputs_shape):
+        self.attention_norm.build(inputs_shape)
+        self.attention.build(inputs_shape, inputs_shape)
+        self.attention_dropout.build(inputs_shape)
+        self.feed_forward.build(inputs_shape)
+
+    def call(self, inputs, mask=None, training=None):
+        normal = self.attention_norm(inputs)
+        context, _, _ = self.attention(normal, normal, value_mask=mask, training=training)
+        hidden = inputs + self.attention_dropout(context, training=training)
+        return self.feed_forward(hidden, training=training)
+
+    def get_config(self):
+        return {**super().get_config(), **_config(self)}
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class TransformerDecoderBlock(keras.layers.Layer):
+    """Causal self-attention, cross-attention and a feed-forward network, each with a normalised input and a residual.
+
+    It is called like the attention layers. All target positions at once, or, with a state from
+    `init_state(value, max_length)`, some at a time: the state is the cache of the self-attention.
+
+    Args:
+        num_heads: Number of attention heads.
+        key_dim: Size of each head.
+        hidden_dim: Size of the feed-forward network's hidden layer.
+        dropout: Dropped in training from the attention weights and from what is added to a residual.
+        activation: Of the hidden layer.
+
+    Call arguments:
+        query: `(batch, target, dim)`.
+        value: The memory, `(batch, source, memory_dim)`.
+        value_mask: Boolean `(batch, source)`; true means real.
+        prepared: What `prepare(value)` returned, the projected keys and values of the cross-attention.
+        state: The cache, `{"keys", "values", "position"}`, or empty.
+        training: Whether to drop.
+
+    Returns:
+        The output `(batch, target, dim)`, the weights of the cross-attention `(batch, target, source)` averaged over
+        the heads, and the state.
+
+    Example:
+
+    >>> block = TransformerDecoderBlock(num_heads=8, key_dim=64, hidden_dim=2048)
+    >>> output, weights, _ = block(embedded, value, value_mask=mask)
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.1; Xiong et al. 2020, "On Layer Normalization in
+        the Transformer Architecture", for the normalised inputs.
+    """
+
+    def __init__(self, num_heads, key_dim, hidden_dim, dropout=0.0, activation="relu", **kwargs):
+        super().__init__(**kwargs)
+        _check_hidden_dim(hidden_dim)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.hidden_dim = hidden_dim
+        self.dropout = dropout
+        self.activation = activation
+        self.supports_masking = True
+        options = {"dropout": dropout, "dtype": self.dtype_policy}
+        self.self_norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy)
+        self.self_attention = MultiHeadAttention(num_heads, key_dim, causal=True, return_weights=False, **options)
+        self.self_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.cross_norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy)
+        self.cross_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.feed_forward = _FeedForward(hidden_dim, activation, name="feed_forward", **options)
+
+    def build(self, query_shape, value_shape):
+        self.self_attention.build(query_shape, query_shape)
+        self.cross_attention = MultiHeadAttention(
+            self.num_heads, self.key_dim, dropout=self.dropout, output_dim=query_shape[-1], dtype=self.dtype_policy
+        )
+        self.cross_attention.build(query_shape, value_shape)
+        for layer in (self.self_norm, self.self_dropout, self.cross_norm, self.cross_dropout, self.feed_forward):
+            layer.build(query_shape)
+
+    def prepare(self, value):
+        return self.cross_attention.prepare(value)
+
+    def init_state(self, value, max_length=None):
+        return self.self_attention.init_state(value, max_length)
+
+    def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
+        normal = self.self_norm(query)
+        context, _, state = self.self_attention(normal, normal, state=state, training=training)
+        hidden = query + self.self_dropout(context, training=training)
+        context, weights, _ = self.cross_attention(
+            self.cross_norm(hidden), value, value_mask=value_mask, prepared=prepared, training=training
+        )
+        hidden = hidden + self.cross_dropout(context, training=training)
+        return self.feed_forward(hidden, training=training), weights, state
+
+    def get_config(self):
+        return {**super().get_config(), **_config(self)}
+
+
+class _FeedForward(keras.layers.Layer):
+    """Two dense layers with a normalised input and a residual around them."""
+
+    def __init__(self, hidden_dim, activation, dropout, **kwargs):
+        super().__init__(**kwargs)
+        self.norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy)
+        self.hidden_dense = keras.layers.Dense(hidden_dim, activation=activation, dtype=self.dtype_policy)
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, inputs_shape):
+        self.norm.build(inputs_shape)
+        self.hidden_dense.build(inputs_shape)
+        self.output_dense = keras.layers.Dense(inputs_shape[-1], dtype=self.dtype_policy, name="output")
+        self.output_dense.build((*inputs_shape[:-1], self.hidden_dense.units))
+        self.dropout_layer.build(inputs_shape)
+
+    def call(self, inputs, training=None):
+        output = self.output_dense(self.hidden_dense(self.norm(inputs)))
+        return inputs + self.dropout_layer(output, training=training)
+
+
+def _check_hidden_dim(hidden_dim):
+    if hidden_dim < 1:
+        raise ValueError(f"`hidden_dim` must be a positive integer. Received: hidden_dim={hidden_dim}")
+
+
+def _config(block):
+    return {
+        "num_heads": block.num_heads,
+        "key_dim": block.key_dim,
+        "hidden_dim": block.hidden_dim,
+        "dropout": block.dropout,
+        "activation": block.activation,
+    }

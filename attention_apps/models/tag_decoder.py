@@ -1,0 +1,121 @@
+"""A decoder that marks each word of the source as kept or deleted."""
+
+import keras
+from keras import ops
+
+from attention_apps.models.decoder_cell import DecoderCell
+from attention_apps.models.tokens import END, flat_targets, unflat_targets
+
+DELETE, KEEP = 4, 5
+_SIZE = 6
+# The logit of what cannot follow: no tag after the last word, no end before it.
+_NEVER = -1e4
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class TagDecoder(keras.layers.Layer):
+    """LSTM over the tags of the source's words, in their order: step t reads the encoder's state at word t.
+
+    Keeps the decoder's contract: the tokens are tags, 4 to delete a word and 5 to keep it, one for each word, and then
+    the end token. Where it looks is fixed, so that its attention is a diagonal.
+
+    Args:
+        units: width of the recurrent state.
+        tag_dim: width of the embedding of the tag before.
+        dropout: rate on the memory and before the output.
+
+    Call arguments:
+        tokens: `(batch, time)` or `(batch, targets, time)`: the start token and then the tags.
+        memory: the encoder's dict: `values` `(batch, source, dim)` and `mask` `(batch, source)`.
+        return_attention: whether the weights come back as well.
+
+    Returns:
+        Logits `(batch, time, 6)`, and the weights `(batch, time, source)` if asked for; with a `targets` axis after the
+        batch where the tokens have one.
+
+    Reference:
+        Filippova et al. 2015, "Sentence Compression by Deletion with LSTMs".
+    """
+
+    def __init__(self, units, tag_dim=16, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.tag_dim = tag_dim
+        self.dropout = dropout
+        self.vocabulary_size = _SIZE
+        policy = self.dtype_policy
+        self.embedding = keras.layers.Embedding(_SIZE, tag_dim, dtype=policy, name="embedding")
+        self.cell = DecoderCell(units, dtype=policy, name="cell")
+        self.output_dense = keras.layers.Dense(2, dtype=policy, name="output")
+        self.drop = keras.layers.Dropout(dropout, dtype=policy)
+
+    def build(self, tokens_shape, memory_shape):
+        values_dim = memory_shape["values"][-1]
+        self.embedding.build((None, None))
+        self.cell.build(values_dim + self.tag_dim)
+        self.output_dense.build((None, self.units + values_dim))
+        self.built = True
+
+    def call(self, tokens, memory, return_attention=False):
+        outputs = self.teacher_force(tokens, memory)
+        return (outputs["logits"], outputs["attention"]) if return_attention else outputs["logits"]
+
+    def teacher_force(self, tokens, memory):
+        """All a loss can ask for: `logits` and `attention`; there is no attention state."""
+        tokens, targets = flat_targets(tokens)  # (R, T), R = B * N
+        values, lengths = memory["values"], _lengths(memory)
+        if targets is not None:
+            values, lengths = ops.repeat(values, targets, axis=0), ops.repeat(lengths, targets, axis=0)
+        positions, source = ops.arange(ops.shape(tokens)[1]), ops.shape(values)[1]
+        words = self.drop(ops.take(values, ops.minimum(positions, source - 1), axis=1))  # (R, T, D)
+        inputs = ops.concatenate([words, self.embedding(tokens)], axis=-1)
+        hidden, _ = self.cell.run(self.cell.project(inputs), self.cell.zero_state(ops.shape(tokens)[0]))
+        is_word = ops.expand_dims(positions, 0) < ops.expand_dims(lengths, 1)  # (R, T)
+        outputs = {
+            "logits": self._logits(self.drop(hidden), words, is_word),
+            "attention": self._diagonal(positions, is_word, source),
+        }
+        outputs = {name: unflat_targets(tensor, targets) for name, tensor in outputs.items()}
+        return {**outputs, "attention_state": {}}
+
+    def init_state(self, memory):
+        """The state before the first step."""
+        lengths = _lengths(memory)
+        return {
+            "layer": self.cell.zero_state(ops.shape(memory["values"])[0]),
+            "position": ops.zeros_like(lengths),
+            "values": memory["values"],
+            "lengths": lengths,
+        }
+
+    def step(self, token, state):
+        """One tag `(batch,)` and the state to logits `(batch, 6)` and the next state."""
+        position, values = state["position"], state["values"]
+        rows = ops.arange(ops.shape(values)[0]) * ops.shape(values)[1]
+        place = ops.minimum(position, ops.shape(values)[1] - 1)
+        word = ops.take(ops.reshape(values, (-1, values.shape[-1])), rows + place, axis=0)  # (B, D)
+        inputs = ops.concatenate([word, self.embedding(token)], axis=-1)
+        layer = self.cell.step(self.cell.project(inputs), None, state["layer"])
+        logits = self._logits(layer[0], word, position < state["lengths"])
+        return logits, {**state, "layer": layer, "position": position + 1}
+
+    def _logits(self, hidden, words, is_word):
+        """Of the two tags while there are words, of the end alone after them."""
+        tags = self.output_dense(ops.concatenate([hidden, words], axis=-1))
+        is_word = ops.expand_dims(is_word, -1)
+        never = ops.full_like(tags[..., :1], _NEVER)
+        end = ops.where(is_word, never, 0.0)
+        tags = ops.where(is_word, tags, _NEVER)
+        return ops.concatenate([never] * END + [end, never, tags], axis=-1)
+
+    def _diagonal(self, positions, is_word, length):
+        same = ops.expand_dims(positions, 1) == ops.expand_dims(ops.arange(length), 0)  # (T, S)
+        return ops.cast(ops.logical_and(ops.expand_dims(is_word, -1), ops.expand_dims(same, 0)), self.compute_dtype)
+
+    def get_config(self):
+        names = ("units", "tag_dim", "dropout")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _lengths(memory):
+    return ops.sum(ops.cast(memory["mask"], "int32"), axis=1)

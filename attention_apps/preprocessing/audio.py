@@ -1,0 +1,224 @@
+"""Reads recordings, from files, bytes and arrays, as one channel of 16,000 samples a second."""
+
+import io
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import soundfile
+import soxr
+
+SAMPLE_RATE = 16_000
+LOWEST_RATE, HIGHEST_RATE = 100, 384_000
+MAX_SECONDS = 3600.0
+
+# Where a file is damaged, what was decoded before is kept, up to the last piece of so many samples.
+_PIECE = 4096
+_MAX_CHANNELS = 32
+# Integers in a float array get no further than this; what does is no sound.
+_LARGEST_SAMPLE = 2.0**31
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
+
+Audio = str | os.PathLike | bytes | np.ndarray
+
+
+class _SoundFile(soundfile.SoundFile):
+    """Read from the beginning to the end: the seek that soundfile makes after each piece spoils MP3 files."""
+
+    def __init__(self, source: BinaryIO):
+        self._source = source
+        super().__init__(source)
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        super().close()
+        self._source.close()
+
+
+def read_audio(audio: Audio, sample_rate: float | None = None, max_seconds: float = MAX_SECONDS) -> np.ndarray:
+    """Reads a recording: its channels averaged, and resampled to `SAMPLE_RATE`.
+
+    A recording of any length above zero is read, also one that is too short for a word. Clipped and silent ones are
+    read as they are, and so are numbers beyond 1 in a float array or file: loudness means nothing to the features.
+    A file that is damaged in its middle is read up to there, with a warning.
+
+    Args:
+        audio: a path or the bytes of a file (WAV, FLAC, Ogg, Opus, MP3, AIFF and what else libsndfile knows), or
+            an array of floats from -1 to 1 or of integers that fill their type, `(samples,)` or `(samples, channels)`.
+        sample_rate: of an array; files say theirs.
+        max_seconds: the longest that is read at once; `audio_blocks` has no such limit.
+
+    Returns:
+        `(samples,)`, float32.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no recording, has no samples, NaN or infinite ones, more than `max_seconds`, or a rate below
+            `LOWEST_RATE` or above `HIGHEST_RATE`; the message names it.
+    """
+    blocks, seconds = [], 0.0
+    for block in audio_blocks(audio, sample_rate):
+        blocks.append(block)
+        seconds += len(block) / SAMPLE_RATE
+        if seconds > max_seconds:
+            raise ValueError(f"{_name(audio)} is too long: it lasts more than the limit of {max_seconds:g} s")
+    return np.concatenate(blocks)
+
+
+def audio_blocks(audio: Audio, sample_rate: float | None = None, block_seconds: float = 30.0) -> Iterator[np.ndarray]:
+    """Reads a recording as `read_audio` does, in blocks of about `block_seconds`: in bounded memory, however long.
+
+    What is wrong with the file or the rate is said at once, what is wrong with samples when their block is due.
+    """
+    name = _name(audio)
+    if isinstance(audio, (str, os.PathLike, bytes, bytearray, memoryview)):
+        if sample_rate is not None:
+            raise ValueError(f"`sample_rate` is for arrays; {name} says its own. Received: sample_rate={sample_rate}")
+        file = _open(audio, name)
+        rate, pieces = file.samplerate, _decode(file, name)
+    else:
+        rate, pieces = sample_rate, _cut(_check_array(np.asarray(audio)))
+    rate = _check_rate(rate, name)
+    blocks = _join(pieces, max(round(block_seconds * rate), 1))
+    return _not_empty(_resample(_check_samples(blocks, rate, name), rate), name)
+
+
+def audio_seconds(path: str | os.PathLike) -> float:
+    """The duration that a file says it has; an error as from `read_audio` if its beginning cannot be decoded."""
+    name = _name(path)
+    with _open(path, name) as file:
+        rate, frames = _check_rate(file.samplerate, name), file.frames
+        next(_not_empty(_check_samples(_decode(file, name), rate, name), name))
+    return frames / rate
+
+
+def _name(audio: Audio) -> str:
+    if isinstance(audio, (str, os.PathLike)):
+        return str(audio)
+    is_bytes = isinstance(audio, (bytes, bytearray, memoryview))
+    return "The recording given as bytes" if is_bytes else "The audio array"
+
+
+def _open(audio: Audio, name: str) -> soundfile.SoundFile:
+    is_path = isinstance(audio, (str, os.PathLike))
+    size = _file_size(audio) if is_path else len(audio)
+    if not size:
+        raise ValueError(f"{name} is empty: it has no bytes")
+    # By its descriptor: the contents tell the format, not the ending of the name.
+    source = os.fdopen(os.open(audio, _OPEN_FLAGS), "rb") if is_path else io.BytesIO(audio)
+    try:
+        return _SoundFile(source)
+    except soundfile.LibsndfileError as error:
+        source.close()
+        message = f"{name} is not a recording, one of an unknown format, or damaged ({error.error_string})"
+        raise ValueError(message) from error
+
+
+def _file_size(path: str | os.PathLike) -> int:
+    if _URL.match(str(path)):
+        raise ValueError(f"URLs are not read; download the recording and pass its path or bytes. Received: {path}")
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no audio file {path}")
+    if not path.is_file():
+        raise ValueError(f"{path} is a folder or a device, not an audio file")
+    return path.stat().st_size
+
+
+def _decode(file: soundfile.SoundFile, name: str) -> Iterator[np.ndarray]:
+    """Pieces of one channel; those before damage, if there are any."""
+    count = 0
+    with file:
+        while True:
+            try:
+                piece = file.read(_PIECE, dtype="float32", always_2d=True)
+            except soundfile.LibsndfileError as error:
+                if not count:
+                    raise ValueError(f"{name} is damaged: none of it can be decoded") from error
+                at = count / file.samplerate
+                warnings.warn(f"{name} is damaged after {at:.2f} s; what comes before is used.", stacklevel=2)
+                return
+            if not len(piece):
+                return
+            count += len(piece)
+            yield piece.mean(axis=1)
+
+
+def _check_array(array: np.ndarray) -> np.ndarray:
+    array = array[:, np.newaxis] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[1] > _MAX_CHANNELS or not array.shape[1]:
+        wanted = f"(samples,) or (samples, channels) with at most {_MAX_CHANNELS} channels"
+        raise ValueError(f"The audio array must be {wanted}. Received: shape={array.shape}")
+    if array.dtype.kind != "f" and array.dtype not in (np.uint8, np.int8, np.int16, np.int32):
+        raise ValueError(f"The audio array must hold floats, uint8, or int8 to int32. Received: {array.dtype}")
+    return array
+
+
+def _cut(array: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(array), _PIECE):
+        piece = array[start : start + _PIECE]
+        if array.dtype == np.uint8:
+            piece = piece / np.float32(128) - 1
+        elif array.dtype.kind == "i":
+            piece = piece / np.float32(-float(np.iinfo(array.dtype).min))
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is looked for later
+            yield piece.mean(axis=1).astype(np.float32)
+
+
+def _check_rate(rate: float | None, name: str) -> float:
+    if rate is None:
+        raise ValueError("`sample_rate` must be given with an audio array. Received: sample_rate=None")
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        wanted = f"a sample rate from {LOWEST_RATE:,} to {HIGHEST_RATE:,} Hz"
+        raise ValueError(f"{name} must have {wanted}. Received: {rate:,} Hz")
+    return rate
+
+
+def _join(pieces: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    waiting, count = [], 0
+    for piece in pieces:
+        waiting.append(piece)
+        count += len(piece)
+        if count >= size:
+            yield np.concatenate(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield np.concatenate(waiting)
+
+
+def _check_samples(blocks: Iterable[np.ndarray], rate: float, name: str) -> Iterator[np.ndarray]:
+    count = 0
+    for block in blocks:
+        wrong = ~(np.abs(block) <= _LARGEST_SAMPLE)  # true for NaN as well
+        if wrong.any():
+            second = (count + int(np.argmax(wrong))) / rate
+            raise ValueError(f"{name} has samples that are not finite numbers, the first at {second:.2f} s")
+        count += len(block)
+        yield block
+
+
+def _resample(blocks: Iterable[np.ndarray], rate: float) -> Iterator[np.ndarray]:
+    if rate == SAMPLE_RATE:
+        yield from blocks
+        return
+    stream = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
+    for block in blocks:
+        yield stream.resample_chunk(block)
+    yield stream.resample_chunk(np.zeros(0, np.float32), last=True)
+
+
+def _not_empty(blocks: Iterable[np.ndarray], name: str) -> Iterator[np.ndarray]:
+    is_empty = True
+    for block in blocks:
+        if len(block):
+            is_empty = False
+            yield block
+    if is_empty:
+        raise ValueError(f"{name} has no samples")

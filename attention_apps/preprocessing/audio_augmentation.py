@@ -1,0 +1,147 @@
+"""Training hears each recording a little different every time: faster, louder, in noise, in another room.
+
+All are pure functions of their arguments and of an explicit generator of random numbers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import soxr
+
+from attention_apps.preprocessing.audio import SAMPLE_RATE
+
+# The finest step of a speed, so that the resampler deals with whole numbers.
+_SPEED_STEPS = 100
+_TINY_POWER = 1e-12
+
+
+@dataclass(frozen=True)
+class AudioAugmentation:
+    """What happens to waveforms, and how often: each kind has its probability, and a range it is drawn from."""
+
+    speed_probability: float = 1.0
+    speeds: tuple[float, ...] = (0.85, 0.93, 1.0, 1.07, 1.15)
+    reverberation_probability: float = 0.3
+    reverberation_seconds: tuple[float, float] = (0.1, 0.5)
+    noise_probability: float = 0.5
+    noise_decibels: tuple[float, float] = (5.0, 30.0)
+    volume_probability: float = 0.5
+    volume_decibels: tuple[float, float] = (-12.0, 12.0)
+
+    def __post_init__(self) -> None:
+        for kind in ("speed", "reverberation", "noise", "volume"):
+            name = f"{kind}_probability"
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` must be between 0 and 1. Received: {name}={getattr(self, name)}")
+        for name in ("reverberation_seconds", "noise_decibels", "volume_decibels"):
+            if not getattr(self, name)[0] <= getattr(self, name)[1]:
+                raise ValueError(f"`{name}` must be a range, the lower end first. Received: {getattr(self, name)}")
+        if not self.speeds or min(self.speeds) <= 0:
+            raise ValueError(f"`speeds` must be one or more factors above 0. Received: speeds={self.speeds}")
+
+    def __call__(self, waveform: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """The waveform `(samples,)` as it is heard this time; its length changes with the speed."""
+        if random.random() < self.speed_probability:
+            waveform = change_speed(waveform, float(random.choice(self.speeds)))
+        if random.random() < self.reverberation_probability:
+            waveform = reverberate(waveform, random, self.reverberation_seconds)
+        if random.random() < self.noise_probability:
+            waveform = add_noise(waveform, random, self.noise_decibels)
+        if random.random() < self.volume_probability:
+            waveform = change_volume(waveform, random, self.volume_decibels)
+        return waveform
+
+
+@dataclass(frozen=True)
+class SpecAugment:
+    """Hides some bands and some stretches of normalised features by zeros, their mean (Park et al. 2019, section 2)."""
+
+    # How many bands, and the most filters of each: the width is drawn from 0 to that.
+    frequency_masks: int = 2
+    max_mels: int = 12
+    # How many stretches, and the most frames of each, which are also no more than this part of the utterance.
+    time_masks: int = 2
+    max_frames: int = 30
+    max_time_fraction: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("frequency_masks", "max_mels", "time_masks", "max_frames"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"`{name}` must be at least 0. Received: {name}={getattr(self, name)}")
+        if not 0 <= self.max_time_fraction <= 1:
+            raise ValueError(
+                f"`max_time_fraction` must be between 0 and 1. Received: max_time_fraction={self.max_time_fraction}"
+            )
+
+    def __call__(self, features: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Features `(time, mels)`, without padding, with parts of them hidden."""
+        features = features.copy()
+        length, mels = features.shape
+        for _ in range(self.frequency_masks):
+            features[:, _stretch(random, mels, min(self.max_mels, mels))] = 0
+        for _ in range(self.time_masks):
+            features[_stretch(random, length, min(self.max_frames, int(self.max_time_fraction * length)))] = 0
+        return features
+
+
+def change_speed(waveform: np.ndarray, factor: float) -> np.ndarray:
+    """Plays a recording faster (`factor` above 1) or slower by resampling, which moves the pitch along with it."""
+    steps = round(factor * _SPEED_STEPS)
+    if steps < 1:
+        raise ValueError(f"`factor` must be at least {1 / _SPEED_STEPS}. Received: factor={factor}")
+    return waveform if steps == _SPEED_STEPS else soxr.resample(waveform, steps, _SPEED_STEPS)
+
+
+def change_volume(waveform: np.ndarray, random: np.random.Generator, decibels: tuple[float, float]) -> np.ndarray:
+    """Louder or softer by a number of decibels from a range; what goes beyond 1 is clipped, as a microphone does."""
+    return np.clip(waveform * np.float32(10 ** (random.uniform(*decibels) / 20)), -1, 1)
+
+
+def add_noise(waveform: np.ndarray, random: np.random.Generator, decibels: tuple[float, float]) -> np.ndarray:
+    """Adds steady noise of a random colour, between white and brown.
+
+    Args:
+        decibels: the range of the ratio of the recording's power to that of the noise.
+    """
+    noise = _coloured_noise(len(waveform), random.uniform(0.0, 2.0), random)
+    ratio = 10 ** (random.uniform(*decibels) / 10)
+    power = max(float(np.mean(np.square(waveform))), _TINY_POWER)
+    return waveform + noise * np.float32(np.sqrt(power / ratio))
+
+
+def reverberate(waveform: np.ndarray, random: np.random.Generator, seconds: tuple[float, float]) -> np.ndarray:
+    """The recording as it sounds in a room, of the same length and not delayed.
+
+    The room's impulse response is the direct sound, and after it noise that decays exponentially.
+
+    Args:
+        seconds: the range of the time in which the echo falls by 60 decibels.
+    """
+    impulse = room_impulse(random, random.uniform(*seconds), echo=random.uniform(0.1, 0.5))
+    size = 2 ** (len(waveform) + len(impulse) - 1).bit_length()
+    echoed = np.fft.irfft(np.fft.rfft(waveform, size) * np.fft.rfft(impulse, size), size)
+    return echoed[: len(waveform)].astype(np.float32)
+
+
+def room_impulse(random: np.random.Generator, seconds: float, echo: float) -> np.ndarray:
+    """Direct sound of amplitude 1, then, after 2 to 10 ms, an echo of `echo` times its energy, `(samples,)`."""
+    time = np.arange(max(round(seconds * SAMPLE_RATE), 1)) / SAMPLE_RATE
+    tail = random.normal(size=len(time)) * 10 ** (-3 * time / seconds)
+    tail[time < random.uniform(0.002, 0.010)] = 0
+    tail *= np.sqrt(echo / max(np.sum(np.square(tail)), _TINY_POWER))
+    tail[0] = 1
+    return tail.astype(np.float32)
+
+
+def _stretch(random: np.random.Generator, size: int, widest: int) -> slice:
+    width = int(random.integers(0, widest + 1))
+    start = int(random.integers(0, size - width + 1))
+    return slice(start, start + width)
+
+
+def _coloured_noise(size: int, slope: float, random: np.random.Generator) -> np.ndarray:
+    """Noise of unit power that falls as 1 / frequency^slope above 50 Hz."""
+    spectrum = np.fft.rfft(random.normal(size=size).astype(np.float32))
+    frequencies = np.fft.rfftfreq(size, 1 / SAMPLE_RATE)
+    noise = np.fft.irfft(spectrum * np.maximum(frequencies, 50) ** (-slope / 2), size)
+    return (noise / np.sqrt(max(np.mean(np.square(noise)), _TINY_POWER))).astype(np.float32)

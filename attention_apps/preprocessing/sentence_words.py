@@ -1,0 +1,74 @@
+"""A sentence as a compressor's corpus writes it, without losing how the user typed it. Graph code.
+
+The corpora of sentence compression split words as the Penn Treebank does: contractions, possessives and most
+punctuation are tokens of their own; hyphens and the full stops of abbreviations stay in their words. Each token keeps
+the user's spelling and a joiner mark where it had no space before it:
+
+    He doesn't pay "Inc. Ltd." $3,000.
+    He does ￭n't pay " ￭Inc. Ltd. ￭" $ ￭3,000 ￭.
+
+What the model sees is another matter: `look` gives lower case, `##` for whatever holds a digit, and quotes that tell
+opening from closing ones.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from attention_apps.preprocessing.text import JOINER, detokenize, normalise
+
+_SEAM = "\x01"
+_KEPT_STOP = "\x02"
+_SEAMED = _SEAM + r"\0" + _SEAM
+# No hyphen, full stop or apostrophe; no ampersand, which stands in names.
+_PUNCTUATION = r"""``|''|\.\.+|--+|[\x{2013}\x{2014}\x{2026}"`,;:?!%()\[\]{}<>/=+*\x{201C}\x{201D}\x{AB}\x{BB}\p{Sc}]"""
+_APOSTROPHE = r"['\x{2018}\x{2019}]"
+# What may follow the full stop of a sentence, and words whose full stop is none.
+_CLOSING = rf"""(?:{_SEAM}|{_APOSTROPHE}|["\x{{201D}})])"""
+_ABBREVIATION = r"\b([A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Gen|Gov|Sen|Rep|Lt|Col|Sgt|Capt|vs)\."
+_OPENING_QUOTE = rf"""^(?:"|{JOINER}?[\x{{201C}}\x{{AB}}])$"""
+_CLOSING_QUOTE = rf"""^(?:{JOINER}"|{JOINER}?[\x{{201D}}\x{{BB}}])$"""
+
+
+def tokenize_sentence(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
+    """The tokens of each sentence, `(batch, None)`, spelled as they were typed."""
+    text = tf.strings.regex_replace(normalise(strings), _PUNCTUATION, _SEAMED)
+    text = tf.strings.regex_replace(text, rf"([0-9]){_SEAM}([,:]){_SEAM}([0-9])", r"\1\2\3")
+    text = tf.strings.regex_replace(text, r"([0-9])(-)([0-9])", _SEAM.join([r"\1", r"\2", r"\3"]))
+    text = tf.strings.regex_replace(text, _ABBREVIATION, rf"\1{_KEPT_STOP}")
+    text = tf.strings.regex_replace(text, rf"\.({_CLOSING}*)( [^ \p{{Ll}}0-9]|$)", rf"{_SEAM}.{_SEAM}\1\2")
+    text = tf.strings.regex_replace(text, _KEPT_STOP, ".")
+    text = tf.strings.regex_replace(text, rf"(^|[ {_SEAM}])({_APOSTROPHE})([^ '{_SEAM}])", rf"\1\2{_SEAM}\3")
+    text = tf.strings.regex_replace(text, rf"([^ '{_SEAM}])({_APOSTROPHE})($|[ {_SEAM}])", rf"\1{_SEAM}\2\3")
+    contractions = rf"(?i)([a-z])({_APOSTROPHE}(?:s|m|d|re|ve|ll)|n{_APOSTROPHE}t)($|[ {_SEAM}])"
+    text = tf.strings.regex_replace(text, contractions, rf"\1{_SEAM}\2\3")
+    text = tf.strings.regex_replace(text, f"{_SEAM}* {_SEAM}*|^{_SEAM}+|{_SEAM}+$", " ")
+    return tf.strings.split(tf.strings.regex_replace(text, f"{_SEAM}+", f" {JOINER}"))
+
+
+def look(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    """Tokens as the model sees them. Tokens of a corpus that is written like this already stay as they are."""
+    if isinstance(tokens, tf.RaggedTensor):
+        return tokens.with_flat_values(look(tokens.flat_values))
+    tokens = tf.strings.regex_replace(tokens, _CLOSING_QUOTE, "''")
+    tokens = tf.strings.regex_replace(tokens, _OPENING_QUOTE, "``")
+    tokens = tf.strings.regex_replace(tokens, JOINER, "")
+    tokens = tf.strings.regex_replace(tokens, "[\u2018\u2019]", "'")
+    tokens = tf.strings.regex_replace(tokens, r"^.*[0-9].*$", "##")
+    return tf.strings.lower(tokens, encoding="utf-8")
+
+
+def join_kept(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """The text of the kept tokens, `(batch, ...)`: typed as they were, the others gone.
+
+    Args:
+        tokens: `(batch, ..., source)`, padded with empty strings.
+        keep: boolean, of the same shape.
+    """
+    before = tf.pad(keep, [[0, 0]] * (len(keep.shape) - 1) + [[1, 0]])[..., :-1]
+    # A word whose neighbour is gone stands on its own; a comma or full stop joins what is left.
+    alone = ~before & tf.strings.regex_full_match(tokens, rf"{JOINER}[\pL\pN].*")
+    tokens = tf.where(alone, tf.strings.regex_replace(tokens, JOINER, ""), tokens)
+    kept = tf.where(keep, tokens, "")
+    shape = tf.shape(kept)
+    return tf.reshape(detokenize(tf.reshape(kept, [-1, shape[-1]])), shape[:-1])

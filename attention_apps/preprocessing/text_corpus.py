@@ -1,0 +1,123 @@
+"""Many texts as numbers: every distinct token once, and its number wherever it occurs."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import tensorflow as tf
+
+from attention_apps.preprocessing.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from attention_apps.preprocessing.word_forms import FIRST_KIND, UNKNOWN_KINDS, fold, inside_sentences, kind_ids
+
+_CHUNK = 4096
+
+
+def tokens_of(texts: Sequence[str], tokenize: Callable[[Sequence[str]], tf.RaggedTensor]) -> Iterator[list[bytes]]:
+    """The tokens of each text, many texts at a time going through the graph code that splits them."""
+    for first in range(0, len(texts), _CHUNK):
+        yield from tokenize(texts[first : first + _CHUNK]).to_list()
+
+
+class TextColumn:
+    """The texts of one column: the numbers of all their tokens, one after the other, and where each text begins."""
+
+    def __init__(self, codes: np.ndarray, lengths: np.ndarray):
+        self.codes = codes
+        self.lengths = lengths
+        self.starts = np.concatenate([[0], np.cumsum(lengths)])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.codes[self.starts[index] : self.starts[index + 1]]
+
+
+class TextCorpus:
+    """Documents and summaries over one table of words.
+
+    Args:
+        documents, summaries: the tokens of each text.
+        fold: graph code from tokens to the forms in which the model knows them.
+
+    Attributes:
+        words: the distinct tokens as they are spelled.
+        documents, summaries: `TextColumn`s of indices into `words`.
+        forms: the distinct forms.
+        form_of: for each of `words` the index of its form.
+    """
+
+    def __init__(
+        self,
+        documents: Iterable[Sequence[bytes]],
+        summaries: Iterable[Sequence[bytes]],
+        fold: Callable[[tf.Tensor], tf.Tensor] = fold,
+    ):
+        table: dict[bytes, int] = {}
+        self.documents = _read_column(documents, table)
+        self.summaries = _read_column(summaries, table)
+        self.words = [word.decode() for word in table]
+        forms: dict[str, int] = {}
+        folded = [form.decode() for form in fold(self._table).numpy()]
+        self.form_of = np.array([forms.setdefault(form, len(forms)) for form in folded], np.int32)
+        self.forms = list(forms)
+
+    def make_vocabulary(self, size: int, min_count: int = 1) -> Vocabulary:
+        """The most frequent forms in their usual spelling, after the kinds of unknown words."""
+        counts = self._counts()
+        totals = np.bincount(self.form_of, counts, len(self.forms)).astype(np.int64)
+        order = sorted(range(len(self.forms)), key=lambda form: (-totals[form], self.forms[form]))
+        spellings = self._usual_spellings(counts)
+        special = {*SPECIAL_TOKENS, *UNKNOWN_KINDS}
+        chosen = [spellings[form] for form in order if totals[form] >= min_count and self.forms[form] not in special]
+        return Vocabulary([*UNKNOWN_KINDS, *chosen[: max(size - FIRST_KIND - len(UNKNOWN_KINDS), 0)]])
+
+    def word_ids(self, vocabulary: Vocabulary) -> np.ndarray:
+        """For each of `words` its id in a vocabulary of forms, that of `<unk>` where it has none."""
+        return np.array(vocabulary.encode(self.forms), np.int32)[self.form_of]
+
+    def encoder_ids(self, vocabulary: Vocabulary, by_form: bool = False) -> np.ndarray:
+        """As `word_ids`, with the id of its kind for each word that has none of its own.
+
+        Args:
+            by_form: whether the kind is that of the form, and not that of the word as spelled.
+        """
+        ids = self.word_ids(vocabulary)
+        words = tf.gather(tf.constant(self.forms), self.form_of) if by_form else self._table
+        return np.where(ids == UNKNOWN, kind_ids(words).numpy(), ids).astype(np.int32)
+
+    def _counts(self):
+        columns = (self.documents, self.summaries)
+        return sum(np.bincount(column.codes, minlength=len(self.words)) for column in columns)
+
+    def _usual_spellings(self, counts):
+        """For each form its most frequent spelling, within sentences of documents if it occurs there."""
+        inside = np.zeros(len(self.words), np.int64)
+        starts = self.documents.starts
+        for first in range(0, len(self.documents), _CHUNK):
+            lengths = self.documents.lengths[first : first + _CHUNK]
+            codes = self.documents.codes[starts[first] : starts[first + len(lengths)]]
+            inside += np.bincount(codes[self._inside(codes, lengths)], minlength=len(self.words))
+        best: dict[int, tuple] = {}
+        for code, form in enumerate(self.form_of.tolist()):
+            rank = (inside[code], counts[code], self.words[code])
+            if form not in best or rank > best[form]:
+                best[form] = rank
+        return [best[form][2] for form in range(len(self.forms))]
+
+    def _inside(self, codes, lengths):
+        tokens = tf.RaggedTensor.from_row_lengths(tf.gather(self._table, codes), lengths).to_tensor("")
+        mask = np.arange(tokens.shape[1]) < lengths[:, None]
+        return inside_sentences(tokens).numpy()[mask]
+
+    @cached_property
+    def _table(self):
+        return tf.constant(self.words, tf.string, shape=[len(self.words)])
+
+
+def _read_column(texts, table):
+    codes, lengths = [np.zeros(0, np.int32)], []
+    for tokens in texts:
+        codes.append(np.array([table.setdefault(token, len(table)) for token in tokens], np.int32))
+        lengths.append(len(tokens))
+    return TextColumn(np.concatenate(codes), np.array(lengths, np.int64))

@@ -1,0 +1,108 @@
+"""How words look to a model that ignores capitals, and how they are spelled again in what it writes.
+
+The model reads and writes folded words: lower case. A vocabulary keeps the usual spelling of each ("London", "NASA",
+"the"), so that it says how a word is written where the source does not. Words that are not in it are read as one of a
+few kinds, by their look. Graph code of core TensorFlow ops.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from attention_apps.preprocessing.extended_vocabulary import resolve
+from attention_apps.preprocessing.text import JOINER
+from attention_apps.preprocessing.vocabulary import UNKNOWN, Vocabulary
+
+# Read in place of an unknown word; the first that matches. No token of a text looks like one of these names.
+UNKNOWN_KINDS = {
+    "<number>": r".*[0-9].*",
+    "<UPPER>": r"[\p{Lu}\pP]*\p{Lu}[\p{Lu}\pP]+",
+    "<Title>": r"\p{Lu}.*",
+    "<-ing>": r".*ing",
+    "<-ed>": r".*ed",
+    "<-s>": r".*s",
+    "<-ly>": r".*ly",
+}
+# The ids of the kinds follow those of the special tokens.
+FIRST_KIND = UNKNOWN + 1
+KIND_IDS = tuple(range(FIRST_KIND, FIRST_KIND + len(UNKNOWN_KINDS)))
+
+_ENDS = rf"{JOINER}?(?:[.?!:;\x{{2026}}\x{{3002}}]|\.\.+){JOINER}?"
+_OPENS = rf"(?:[\p{{Ps}}\p{{Pi}}\"'`\-\x{{2013}}\x{{2014}}]|\x{{2022}}){JOINER}?"
+_FULL_STOPS = rf"{JOINER}?[.?!]{JOINER}?"
+_SHOUTED = r"\p{Lu}{4,}"
+
+
+def fold(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    """Tokens in lower case."""
+    if isinstance(tokens, tf.RaggedTensor):
+        return tokens.with_flat_values(fold(tokens.flat_values))
+    return tf.strings.lower(tokens, encoding="utf-8")
+
+
+def kind_ids(tokens: tf.Tensor) -> tf.Tensor:
+    """The id of each token's kind, were it unknown; that of `<unk>` where no kind matches."""
+    ids = tf.fill(tf.shape(tokens), UNKNOWN)
+    for number, pattern in reversed(list(zip(KIND_IDS, UNKNOWN_KINDS.values(), strict=True))):
+        ids = tf.where(tf.strings.regex_full_match(tokens, pattern), number, ids)
+    return ids
+
+
+def spell(
+    token_ids: tf.Tensor, source_ids: tf.Tensor, source_tokens: tf.Tensor, vocabulary: Vocabulary
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Ids of the extended vocabulary as words, spelled as in the source where it has them within a sentence.
+
+    At the beginning of a sentence a capital says nothing, so there the usual spelling of the vocabulary counts, as it
+    does for words that the source has not. What is written begins with a capital.
+
+    Args:
+        token_ids: `(batch, beams, target)`.
+        source_ids: `(batch, source)`, ids of the extended vocabulary, padded with 0.
+        source_tokens: `(batch, source)`, padded with empty strings.
+
+    Returns:
+        The words, and which of them are copies of unknown words, both shaped like `token_ids`.
+    """
+    words, copied = resolve(token_ids, source_tokens, vocabulary)
+    telling = inside_sentences(source_tokens) & ~tf.strings.regex_full_match(source_tokens, _SHOUTED)  # (B, S)
+    same = (token_ids[..., tf.newaxis] == source_ids[:, tf.newaxis, tf.newaxis]) & telling[:, tf.newaxis, tf.newaxis]
+    same &= token_ids[..., tf.newaxis] > UNKNOWN  # (B, K, T, S)
+    positions = tf.argmax(tf.cast(same, tf.int32), axis=-1, output_type=tf.int32)
+    words = tf.where(tf.reduce_any(same, axis=-1), tf.gather(source_tokens, positions, batch_dims=1), words)
+    return tf.where(_begins_sentence(words), _capitalized(words), words), copied
+
+
+def _before(tokens: tf.Tensor) -> tf.Tensor:
+    """The token before each; an empty string before the first."""
+    first = tf.fill(tf.concat([tf.shape(tokens)[:-1], [1]], axis=0), "")
+    return tf.concat([first, tokens[..., :-1]], axis=-1)
+
+
+def inside_sentences(tokens: tf.Tensor) -> tf.Tensor:
+    """True for a word whose capital, if it has one, is its own."""
+    before = _before(tokens)
+    begins = (before == "") | tf.strings.regex_full_match(before, _ENDS) | tf.strings.regex_full_match(before, _OPENS)
+    return (tokens != "") & ~begins
+
+
+def _begins_sentence(words: tf.Tensor) -> tf.Tensor:
+    before = _before(words)
+    opened = tf.strings.regex_full_match(before, _OPENS) & (_before(before) == "")
+    begins = (before == "") | opened | tf.strings.regex_full_match(before, _FULL_STOPS)
+    return begins & (words != "")
+
+
+def _capitalized(words: tf.Tensor) -> tf.Tensor:
+    """Words with a capital first letter; those that have capitals further on, as iPhone, stay as they are."""
+    first = tf.strings.upper(tf.strings.substr(words, 0, 1, unit="UTF8_CHAR"), encoding="utf-8")
+    rest = tf.strings.regex_replace(words, r"^(?s:.)", "")
+    has_capitals = tf.strings.regex_full_match(words, r".*\p{Lu}.*")
+    return tf.where(has_capitals, words, tf.strings.join([first, rest]))
+
+
+def fold_vocabulary(vocabulary: Vocabulary, fold: Callable[[tf.Tensor], tf.Tensor] = fold) -> Vocabulary:
+    """The same words in the forms in which the model knows them: what tokens are looked up in, once folded."""
+    first = FIRST_KIND + len(UNKNOWN_KINDS)
+    spellings = tf.constant(vocabulary.tokens[first:], tf.string, shape=[len(vocabulary) - first])
+    return Vocabulary([*vocabulary.tokens[UNKNOWN + 1 : first], *(form.decode() for form in fold(spellings).numpy())])

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+from keras import ops
+
+from attention_apps.layers import additive_attention, additive_scores
+from attention_apps.layers.additive_attention import AdditiveAttention
+from tests.layers.contract import (
+    assert_close,
+    call,
+    check_compiled,
+    check_dynamic_shapes,
+    check_mixed_precision,
+    example,
+    gradients,
+)
+
+UNITS = 11
+
+
+# A row of 3 targets, 7 sources and 11 units has 231 elements.
+@pytest.mark.parametrize("block_size", [2000, 500, 231, 100, 20])
+def test_blocks_change_neither_scores_nor_gradients(monkeypatch, block_size):
+    layer, inputs = AdditiveAttention(UNITS), example(query_dim=4, batch=5, source=7)
+    monkeypatch.setattr(additive_attention, "additive_scores", plain_scores)
+    expected = call(layer, *inputs)[:2], gradients(layer, *inputs)
+    monkeypatch.undo()
+    monkeypatch.setattr(additive_scores, "_BLOCK_SIZE", block_size)
+    assert_close((call(layer, *inputs)[:2], gradients(layer, *inputs)), expected)
+
+
+@pytest.mark.parametrize("check", [check_dynamic_shapes, check_compiled, check_mixed_precision])
+@pytest.mark.parametrize("block_size", [231, 100])
+def test_blocks_work_in_graphs(monkeypatch, block_size, check):
+    monkeypatch.setattr(additive_scores, "_BLOCK_SIZE", block_size)
+    check(lambda: AdditiveAttention(UNITS), query_dim=4)
+
+
+def test_the_hidden_layer_is_never_larger_than_a_block(monkeypatch):
+    sizes, hidden = [], additive_scores._hidden
+
+    def recorded(query, keys):
+        result = hidden(query, keys)
+        sizes.append(int(np.prod(result.shape)))
+        return result
+
+    monkeypatch.setattr(additive_scores, "_BLOCK_SIZE", 100)
+    monkeypatch.setattr(additive_scores, "_hidden", recorded)
+    gradients(AdditiveAttention(UNITS), *example(query_dim=4))
+    assert 0 < max(sizes) <= 100
+
+
+def plain_scores(query, keys, kernel):
+    hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))
+    return ops.sum(hidden * kernel, axis=-1)

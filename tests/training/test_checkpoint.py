@@ -1,0 +1,114 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from attention_apps.training.checkpoint import CheckpointFolder, DamagedCheckpointError
+
+
+def arrays(value):
+    return {
+        "kernel": np.full((3, 5), value, "float32"),
+        "half": np.full((2,), value, "float16"),
+        "steps": np.array(value, "int64"),
+        "seeds": np.array([value, 7], "uint32"),
+        "flags": np.array([True, False]),
+        "none": np.zeros((0, 4), "float32"),
+    }
+
+
+def assert_holds(checkpoint, value):
+    assert checkpoint.state == {"step": value, "name": "ü"}
+    assert set(checkpoint.arrays) == set(arrays(0))
+    for name, array in arrays(value).items():
+        assert checkpoint.arrays[name].dtype == array.dtype
+        assert np.array_equal(checkpoint.arrays[name], array)
+
+
+def save(folder, value):
+    folder.save_last(arrays(value), {"step": value, "name": "ü"})
+
+
+def test_the_last_one_comes_back(tmp_path):
+    folder = CheckpointFolder(tmp_path / "new")
+    assert folder.load_last() is None
+    for value in (1, 2, 3):
+        save(folder, value)
+    assert_holds(folder.load_last(), 3)
+    assert sorted(os.listdir(folder.folder)) == ["last.safetensors", "previous.safetensors"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "text"])
+def test_a_damaged_one_gives_way_to_the_one_before(tmp_path, damage):
+    folder = CheckpointFolder(tmp_path)
+    save(folder, 1)
+    save(folder, 2)
+    content = folder.path("last").read_bytes()
+    damaged = {
+        "truncated": content[:-10],
+        "flipped": content[:-9] + bytes([content[-9] ^ 4]) + content[-8:],
+        "emptied": b"",
+        "text": b"not a checkpoint at all",
+    }
+    folder.path("last").write_bytes(damaged[damage])
+    with pytest.warns(UserWarning, match="last.safetensors is damaged.*going back to the checkpoint before it"):
+        checkpoint = folder.load_last()
+    assert_holds(checkpoint, 1)
+
+
+def test_death_between_the_two_renames_leaves_the_one_before(tmp_path):
+    folder = CheckpointFolder(tmp_path)
+    save(folder, 1)
+    os.replace(folder.path("last"), folder.path("previous"))
+    assert_holds(folder.load_last(), 1)
+    save(folder, 2)
+    assert_holds(folder.load_last(), 2)
+
+
+def test_named_ones_are_replaced_and_removed(tmp_path):
+    folder = CheckpointFolder(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    folder.save("best", arrays(1), {"step": 1, "name": "ü"})
+    folder.save("best", arrays(2), {"step": 2, "name": "ü"})
+    assert_holds(folder.load("best"), 2)
+    save(folder, 3)
+    folder.remove("best")
+    with pytest.raises(FileNotFoundError, match="There is no checkpoint .*best.safetensors"):
+        folder.load("best")
+    folder.clear()
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_a_damaged_one_that_is_asked_for_by_name_is_an_error(tmp_path):
+    (tmp_path / "best.safetensors").write_bytes(b"12345678")
+    with pytest.raises(DamagedCheckpointError, match="best.safetensors is damaged or no checkpoint"):
+        CheckpointFolder(tmp_path).load("best")
+
+
+WRITER = """
+import sys, itertools, numpy as np
+from attention_apps.training.checkpoint import CheckpointFolder
+folder = CheckpointFolder(sys.argv[1])
+for value in itertools.count(1):
+    folder.save_last({"array": np.full(200_000, value, "int64")}, {"value": value})
+    print(value, flush=True)
+"""
+
+
+def test_a_killed_writer_never_leaves_less_than_it_had_written(tmp_path):
+    random = np.random.default_rng(0)
+    for attempt in range(6):
+        folder = CheckpointFolder(tmp_path / str(attempt))
+        command = [sys.executable, "-c", WRITER, str(folder.folder)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        time.sleep(random.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        written = int((process.communicate(timeout=30)[0].split() or ["1"])[-1])
+        checkpoint = folder.load_last()
+        assert checkpoint.state["value"] >= written
+        assert (checkpoint.arrays["array"] == checkpoint.state["value"]).all()

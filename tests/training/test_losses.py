@@ -1,0 +1,136 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_apps.training.losses import (
+    doubly_stochastic_loss,
+    guided_attention_loss,
+    target_token_count,
+    token_losses,
+)
+
+B, N, T, S, V = 2, 3, 4, 5, 7
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def log_softmax(logits):
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def make_targets(*shape, largest=V):
+    targets = np.random.default_rng(1).integers(1, largest, shape)
+    targets[0, ..., -1] = 0
+    return targets
+
+
+def numpy_smoothed_loss(logits, targets, smoothing):
+    log_probabilities = log_softmax(logits)
+    smoothed = np.full(logits.shape, smoothing / V) + (1 - smoothing) * np.eye(V)[targets]
+    return np.where(targets != 0, -(smoothed * log_probabilities).sum(-1), 0)
+
+
+@pytest.mark.parametrize("shape", [(B, T), (B, N, T)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_is_that_of_the_smoothed_one_hot(shape, smoothing):
+    logits, targets = draw(*shape, V), make_targets(*shape)
+    losses = token_losses({"logits": tf.constant(logits)}, tf.constant(targets), smoothing)
+    np.testing.assert_allclose(losses, numpy_smoothed_loss(logits, targets, smoothing), atol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradient_is_the_smoothed_difference(smoothing):
+    logits, targets, upstream = tf.constant(draw(B, T, V)), make_targets(B, T), draw(B, T, seed=2)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = tf.reduce_sum(token_losses({"logits": logits}, tf.constant(targets), smoothing) * upstream)
+    smoothed = smoothing / V + (1 - smoothing) * np.eye(V)[targets]
+    expected = (np.exp(log_softmax(logits.numpy())) - smoothed) * (upstream * (targets != 0))[..., None]
+    np.testing.assert_allclose(tape.gradient(loss, logits), expected, atol=1e-6)
+
+
+def test_half_precision_logits_are_normalised_in_float32():
+    logits, targets = draw(B, T, V).astype("float16"), make_targets(B, T)
+    losses = token_losses({"logits": tf.constant(logits)}, tf.constant(targets), 0.1)
+    assert losses.dtype == tf.float32
+    np.testing.assert_allclose(losses, numpy_smoothed_loss(logits.astype("float32"), targets, 0.1), atol=1e-6)
+
+
+def copying_outputs(shape):
+    attention = np.exp(log_softmax(draw(*shape, S, seed=3)))
+    source_ids = np.array([[4, 5, V + 2, 4, V + 4], [6, V + 1, 3, 6, 5]])
+    return {"logits": draw(*shape, V), "switch": draw(*shape, seed=4), "attention": attention, "source_ids": source_ids}
+
+
+def numpy_mixture(outputs, shape):
+    """The whole distribution over V + S, step by step."""
+    generate = 1 / (1 + np.exp(-outputs["switch"]))
+    mixture = np.zeros((*shape, V + S))
+    mixture[..., :V] = np.exp(log_softmax(outputs["logits"])) * generate[..., None]
+    for place in np.ndindex(*shape):
+        for s, word in enumerate(outputs["source_ids"][place[0]]):
+            mixture[(*place, word)] += (1 - generate[place]) * outputs["attention"][(*place, s)]
+    return mixture
+
+
+@pytest.mark.parametrize("shape", [(B, T), (B, N, T)])
+def test_copied_targets_have_the_probability_of_the_mixture(shape):
+    outputs, targets = copying_outputs(shape), make_targets(*shape)
+    targets[0, ..., 0], targets[0, ..., 1], targets[1, ..., 2] = V + 2, 4, V + 1
+    losses = token_losses({k: tf.constant(v) for k, v in outputs.items()}, tf.constant(targets))
+    picked = np.take_along_axis(numpy_mixture(outputs, shape), targets[..., None], -1)[..., 0]
+    np.testing.assert_allclose(losses, np.where(targets != 0, -np.log(picked), 0), atol=1e-5)
+
+
+def test_smoothing_with_copying_is_spread_over_the_generated_words():
+    outputs, targets = copying_outputs((B, T)), make_targets(B, T)
+    losses = token_losses({k: tf.constant(v) for k, v in outputs.items()}, tf.constant(targets), 0.2)
+    picked = np.take_along_axis(numpy_mixture(outputs, (B, T)), targets[..., None], -1)[..., 0]
+    generated = log_softmax(outputs["logits"]).mean(-1) - np.log1p(np.exp(-outputs["switch"]))
+    expected = np.where(targets != 0, -0.8 * np.log(picked) - 0.2 * generated, 0)
+    np.testing.assert_allclose(losses, expected, atol=1e-5)
+
+
+def test_a_word_that_is_nowhere_has_a_finite_loss_and_gradient():
+    outputs = {k: tf.constant(v) for k, v in copying_outputs((B, T)).items()}
+    outputs["logits"] = tf.constant(np.full((B, T, V), 0.0, "float32"))
+    with tf.GradientTape() as tape:
+        tape.watch([outputs["logits"], outputs["switch"], outputs["attention"]])
+        loss = tf.reduce_sum(token_losses(outputs, tf.fill((B, T), V + 3)))
+    gradients = tape.gradient(loss, [outputs["logits"], outputs["switch"], outputs["attention"]])
+    assert np.isfinite(loss)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("shape", [(B, T), (B, N, T)])
+def test_doubly_stochastic_loss_is_equation_14(shape):
+    attention, targets = np.exp(log_softmax(draw(*shape, S))), make_targets(*shape)
+    mask = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], bool)
+    total = 0.0
+    for row in np.ndindex(*shape[:-1]):
+        for s in np.flatnonzero(mask[row[0]]):
+            total += (1 - sum(attention[(*row, t, s)] for t in range(T) if targets[(*row, t)])) ** 2
+    loss = doubly_stochastic_loss(tf.constant(attention), tf.constant(targets), tf.constant(mask))
+    np.testing.assert_allclose(loss, total, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(B, T), (B, N, T)])
+@pytest.mark.parametrize("masked", [True, False])
+def test_guided_loss_punishes_what_is_off_the_diagonal(shape, masked):
+    attention, targets = np.exp(log_softmax(draw(*shape, S))), make_targets(*shape)
+    lengths = [4, S] if masked else [S, S]
+    total = 0.0
+    for *row, t, s in np.ndindex(*shape, S):
+        if targets[(*row, t)]:
+            distance = t / (targets[tuple(row)] != 0).sum() - s / lengths[row[0]]
+            total += attention[(*row, t, s)] * (1 - np.exp(-(distance**2) / (2 * 0.2**2)))
+    mask = tf.sequence_mask(lengths, S) if masked else None
+    loss = guided_attention_loss(tf.constant(attention), tf.constant(targets), mask)
+    np.testing.assert_allclose(loss, total, rtol=1e-5)
+
+
+def test_padding_is_not_counted():
+    assert target_token_count(tf.constant([[4, 2, 0], [5, 6, 2]])) == 5
