@@ -1,0 +1,111 @@
+"""The recipe of text summarization, on a corpus of a few lines in each layout."""
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.applications.summarizers import make_rows, write_jsonl
+
+RECIPE = Path(__file__).parents[2] / "apps" / "text_summarization"
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    spec = importlib.util.spec_from_file_location("summarization_dataset", RECIPE / "dataset.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_jsonl_is_read_and_broken_lines_are_left_out(dataset, tmp_path, capsys):
+    lines = ['{"document": "a b", "summary": "a", "keep": "10", "source": "x"}', '{"document": "a', '{"document": "b"}']
+    write(tmp_path / "train.jsonl", "\n".join(lines) + "\n")
+    assert list(dataset.read_corpus(tmp_path, "train")) == [{"document": "a b", "summary": "a", "keep": "10"}]
+    assert "line 2" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError, match="no validation.jsonl"):
+        list(dataset.read_corpus(tmp_path, "validation"))
+
+
+def test_gzipped_jsonl_is_read(dataset, tmp_path):
+    (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(b'{"document": "a b", "summary": "a"}\n'))
+    assert list(dataset.read_corpus(tmp_path, "train")) == [{"document": "a b", "summary": "a"}]
+
+
+def test_stories_are_read_by_their_lists(dataset, tmp_path):
+    name = hashlib.sha1(b"http://example.org/1").hexdigest()
+    write(
+        tmp_path / "cnn" / "stories" / f"{name}.story", "One.\n\nTwo.\n\n@highlight\n\nFirst\n\n@highlight\n\nSecond\n"
+    )
+    write(tmp_path / "url_lists" / "all_val.txt", "http://example.org/1\nhttp://example.org/missing\n")
+    assert list(dataset.read_corpus(tmp_path, "validation")) == [{"document": "One. Two.", "summary": "First. Second"}]
+
+
+def test_articles_and_highlights_of_a_table_are_read(dataset, tmp_path):
+    write(tmp_path / "train.csv", 'id,article,highlights\n1,"One, two",First\n')
+    assert list(dataset.read_corpus(tmp_path, "train")) == [{"document": "One, two", "summary": "First"}]
+
+
+def test_xsum_is_read(dataset, tmp_path):
+    body = "[SN]URL[SN]\nx\n\n[SN]FIRST-SENTENCE[SN]\nA cat sat.\n\n[SN]RESTBODY[SN]\nIt was a cat.\nIt sat.\n"
+    write(tmp_path / "bbc-summary-data" / "17.summary", body)
+    write(tmp_path / "XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json", json.dumps({"train": ["17", "18"], "validation": []}))
+    pairs = list(dataset.read_corpus(tmp_path, "train"))
+    assert pairs == [{"document": "It was a cat. It sat.", "summary": "A cat sat."}]
+
+
+def test_gigaword_is_read(dataset, tmp_path):
+    write(tmp_path / "train.article.txt", "one two\nthree\n")
+    write(tmp_path / "train.title.txt", "one\nthree\n")
+    pairs = list(dataset.read_corpus(tmp_path, "train"))
+    assert pairs == [{"document": "one two", "summary": "one"}, {"document": "three", "summary": "three"}]
+
+
+def test_an_unknown_layout_is_an_error(dataset, tmp_path):
+    with pytest.raises(ValueError, match="none of the layouts known"):
+        dataset.read_corpus(tmp_path, "train")
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        dataset.read_corpus(tmp_path / "missing", "train")
+
+
+def test_blank_pairs_are_not_written(dataset, tmp_path):
+    pairs = [{"document": "a", "summary": "b"}, {"document": " ", "summary": "b"}]
+    assert dataset.write_pairs(pairs, tmp_path / "out" / "train.jsonl.gz") == (1, 1)
+
+
+@pytest.mark.slow
+def test_every_step_of_the_recipe_runs(tmp_path):
+    corpus, output = tmp_path / "corpus", tmp_path / "run"
+    corpus.mkdir()
+    for split, count in (("train", 32), ("validation", 8)):
+        write_jsonl(corpus / f"{split}.jsonl", make_rows("generate", count))
+
+    def run(step, *arguments):
+        command = [sys.executable, RECIPE / "run.py", step, "--output", output, "--quiet", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert "train: 32 pairs" in run("prepare", "--data", corpus)
+    run("train", "--config", RECIPE / "tiny.toml", "--set", "training.epochs=1")
+    scores = json.loads(run("evaluate", "--set", "decoding.beam_size=2").splitlines()[-1])
+    assert set(scores) == {"rouge_1", "rouge_2", "rouge_l"}
+    assert len((output / "written.jsonl").read_text().splitlines()) == 8
+    run("export")
+    assert (output / "preset" / "SHA256SUMS").is_file()
+
+
+@pytest.mark.parametrize("name", ["config.toml", "compression.toml", "tiny.toml"])
+def test_the_configurations_are_valid(name):
+    from attention_apps.applications.summarizer_config import SummarizerConfig
+    from attention_apps.training.config import read_config
+
+    assert read_config(SummarizerConfig, RECIPE / name).training.label_smoothing == 0
