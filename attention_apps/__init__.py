@@ -37,6 +37,7 @@ _SUBPACKAGES = (
     "layers",
     "metrics",
     "models",
+    "plots",
     "preprocessing",
     "serving",
     "training",

@@ -41,8 +41,8 @@ class TransformerEncoderBlock(keras.layers.Layer):
         self.activation = activation
         self.supports_masking = True
         options = {"dropout": dropout, "dtype": self.dtype_policy}
-        self.attention_norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy)
-        self.attention = MultiHeadAttention(num_heads, key_dim, return_weights=False, **options)
+        self.attention_norm = _norm("attention_norm", self.dtype_policy)
+        self.attention = MultiHeadAttention(num_heads, key_dim, return_weights=False, name="attention", **options)
         self.attention_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.feed_forward = _FeedForward(hidden_dim, activation, name="feed_forward", **options)
 
@@ -108,17 +108,24 @@ class TransformerDecoderBlock(keras.layers.Layer):
         self.activation = activation
         self.supports_masking = True
         options = {"dropout": dropout, "dtype": self.dtype_policy}
-        self.self_norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy)
-        self.self_attention = MultiHeadAttention(num_heads, key_dim, causal=True, return_weights=False, **options)
+        self.self_norm = _norm("self_norm", self.dtype_policy)
+        self.self_attention = MultiHeadAttention(
+            num_heads, key_dim, causal=True, return_weights=False, name="self_attention", **options
+        )
         self.self_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.cross_norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy)
+        self.cross_norm = _norm("cross_norm", self.dtype_policy)
         self.cross_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.feed_forward = _FeedForward(hidden_dim, activation, name="feed_forward", **options)
 
     def build(self, query_shape, value_shape):
         self.self_attention.build(query_shape, query_shape)
         self.cross_attention = MultiHeadAttention(
-            self.num_heads, self.key_dim, dropout=self.dropout, output_dim=query_shape[-1], dtype=self.dtype_policy
+            self.num_heads,
+            self.key_dim,
+            dropout=self.dropout,
+            output_dim=query_shape[-1],
+            dtype=self.dtype_policy,
+            name="cross_attention",
         )
         self.cross_attention.build(query_shape, value_shape)
         for layer in (self.self_norm, self.self_dropout, self.cross_norm, self.cross_dropout, self.feed_forward):
@@ -149,8 +156,10 @@ class _FeedForward(keras.layers.Layer):
 
     def __init__(self, hidden_dim, activation, dropout, **kwargs):
         super().__init__(**kwargs)
-        self.norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy)
-        self.hidden_dense = keras.layers.Dense(hidden_dim, activation=activation, dtype=self.dtype_policy)
+        self.norm = _norm("norm", self.dtype_policy)
+        self.hidden_dense = keras.layers.Dense(
+            hidden_dim, activation=activation, dtype=self.dtype_policy, name="hidden"
+        )
         self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, inputs_shape):
@@ -163,6 +172,10 @@ class _FeedForward(keras.layers.Layer):
     def call(self, inputs, training=None):
         output = self.output_dense(self.hidden_dense(self.norm(inputs)))
         return inputs + self.dropout_layer(output, training=training)
+
+
+def _norm(name, dtype):
+    return keras.layers.LayerNormalization(epsilon=1e-6, dtype=dtype, name=name)
 
 
 def _check_hidden_dim(hidden_dim):

@@ -78,7 +78,6 @@ class TransformerDecoder(keras.layers.Layer):
             )
             for index in range(num_layers)
         ]
-        self.memory_dense = keras.layers.Dense(embedding_dim, dtype=policy, name="memory")
         self.norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=policy, name="norm")
         self.drop = keras.layers.Dropout(dropout, dtype=policy)
 
@@ -98,9 +97,8 @@ class TransformerDecoder(keras.layers.Layer):
         if not self.embedding.built:
             self.embedding.build((None, None))
         shape = (None, None, self.embedding_dim)
-        self.memory_dense.build((None, None, memory_shape["values"][-1]))
         for block in self.blocks:
-            block.build(shape, shape)
+            block.build(shape, (None, None, memory_shape["values"][-1]))
         self.norm.build(shape)
         self.output_bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="output_bias")
         self.feature_dim = 2 * self.embedding_dim
@@ -144,7 +142,7 @@ class TransformerDecoder(keras.layers.Layer):
         return outputs, {**source, "blocks": blocks, "coverage": coverage}
 
     def _source(self, memory):
-        values = self.memory_dense(memory["values"])
+        values = memory["values"]
         source = {"values": values, "prepared": [block.prepare(values) for block in self.blocks]}
         return source if memory.get("mask") is None else {**source, "mask": memory["mask"]}
 

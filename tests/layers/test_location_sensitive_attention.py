@@ -87,7 +87,7 @@ NORMALIZATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "normalize"), NORMALIZATIONS, ids=str)
+@pytest.mark.parametrize(("options", "normalize"), NORMALIZATIONS, ids=[str(options) for options, _ in NORMALIZATIONS])
 def test_it_is_the_formula_of_the_paper(options, normalize):
     layer, (query, value, mask) = make_layer(**options), example(query_dim=4)
     call(layer, query, value, mask)

@@ -1,0 +1,39 @@
+"""Control over how many words a compressor keeps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from attention_apps.applications.summarizer_config import SummaryOptions
+from attention_apps.decoding.scorers import Scorer
+from attention_apps.models.tag_decoder import DELETE, KEEP
+
+_SIZE = KEEP + 1
+# Taken from the score of a tag that would break a bound: finite, so that there is always a way on.
+_FORBIDDEN = -1e9
+
+
+def deletion_scorer(mask: tf.Tensor, options: SummaryOptions) -> Scorer:
+    """Makes keeping words more or less likely by `keep_bias`, and keeps their number within bounds.
+
+    Args:
+        mask: `(batch, source)`, true for words.
+    """
+    lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
+
+    def call(token: tf.Tensor, state: Mapping[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]:
+        kept = state["kept"] + tf.cast(token == KEEP, tf.int32)
+        left = state["left"] - tf.cast(token >= DELETE, tf.int32)
+        scores = options.keep_bias * _at(KEEP, tf.ones_like(kept, tf.bool))
+        scores += _FORBIDDEN * _at(DELETE, (kept + left <= options.min_words) & (left > 0))
+        if options.max_words is not None:
+            scores += _FORBIDDEN * _at(KEEP, kept >= options.max_words)
+        return scores, {"kept": kept, "left": left}
+
+    return Scorer(call, {"kept": tf.zeros_like(lengths), "left": lengths}, upper_bound=max(options.keep_bias, 0.0))
+
+
+def _at(tag, rows):
+    """1 for the tag in the rows that are true, `(rows, tags)`."""
+    return tf.cast(rows, tf.float32)[:, tf.newaxis] * tf.one_hot(tag, _SIZE)

@@ -1,0 +1,213 @@
+"""Summaries of texts."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from attention_apps.applications.application import BATCH_SIZE, Application
+from attention_apps.applications.passages import choose_passages, count_words, cut_into_passages
+from attention_apps.applications.sentence_compressor import SentenceCompressor
+from attention_apps.applications.summarizer_config import SummarizerConfig, SummaryOptions
+from attention_apps.applications.summary import Summary, SummaryLine
+from attention_apps.applications.summary_writer import SummaryWriter
+from attention_apps.preprocessing.text import JOINER
+from attention_apps.training.datasets import Batches
+
+_WAYS = {"generate": SummaryWriter, "delete": SentenceCompressor}
+# A text of fewer words is its own summary.
+_FEWEST_WORDS = 4
+
+
+class TextSummarizer(Application):
+    """Says a text in one line, and shows which words it read for each word it wrote.
+
+    A text longer than `max_source_length` tokens is cut into passages at the ends of sentences, and the first is
+    summarized. With `sentences=N` among the options, N passages are, a line for each, in their order: the first, and
+    those whose encoding is most like that of the whole text. Where words are deleted, every sentence is a passage, and
+    without `sentences` all are shortened. `Summary.passages` says what was read. A text of fewer than four words is its
+    own summary, and a blank one has none.
+
+    Example:
+        summarizer = TextSummarizer.from_preset("pointer_generator_headlines")
+        summary = summarizer.summarize(text)
+        summary.text, summary.attention.shape   # ("Queen spotted at ...", (words, source tokens))
+
+    Reference:
+        See et al. 2017, "Get To The Point"; Filippova et al. 2015, "Sentence Compression by Deletion with LSTMs".
+    """
+
+    task = "text_summarization"
+    config_class = SummarizerConfig
+    columns = ("document", "summary")
+    default_preset = "pointer_generator_headlines"
+
+    def summarize(self, texts: Any, options: SummaryOptions | None = None) -> Any:
+        """Summarizes one text, or each of a list: strings, or bytes of UTF-8.
+
+        What is no text raises an error; in a list it gets a summary with its `error` and no text.
+
+        Returns:
+            A `Summary`, or a list of them in the order of the texts.
+        """
+        if isinstance(texts, list | tuple):
+            return list(self.summaries(texts, options))
+        (summary,) = self.summaries([texts], options)
+        if summary.error is not None:
+            raise TypeError(summary.error)
+        return summary
+
+    def summaries(self, texts: Iterable[Any], options: SummaryOptions | None = None) -> Iterable[Summary]:
+        """As `summarize`, one after the other: for more texts than fit into memory."""
+        return self._results(texts, options)
+
+    def _batch_results(self, batch, options):
+        options = self.config.decoding if options is None else options
+        texts = [item if isinstance(item, str | bytes) else "" for item in batch]
+        rows = [[token.decode() for token in tokens] for tokens in self._way.tokenize(texts).to_list()]
+        spans = [self._passages(tokens, options.sentences) for tokens in rows]
+        passages = [(tokens, span) for tokens, chosen in zip(rows, spans, strict=True) for span in chosen]
+        lines = iter(self._lines(passages, options))
+        separator = " " if self.config.method == "delete" and options.sentences is None else "\n"
+        return [
+            _summary(item, tokens, [next(lines) for _ in chosen], separator)
+            for item, tokens, chosen in zip(batch, rows, spans, strict=True)
+        ]
+
+    def _passages(self, tokens, sentences):
+        """What is read of a text; nothing where there is too little to say it shorter."""
+        if count_words(tokens) < _FEWEST_WORDS:
+            return []
+        if self.config.method == "delete":
+            passages, count = cut_into_passages(tokens, self.config.max_source_length, len(tokens)), sentences
+        else:
+            count = sentences or 1
+            passages = cut_into_passages(tokens, self.config.max_source_length, count)
+        if count is None or len(passages) <= count:
+            return passages
+        if count == 1:
+            return passages[:1]
+        features = self._features([(tokens, span) for span in passages])
+        return [passages[place] for place in choose_passages(features, count)]
+
+    def _features(self, passages):
+        """The mean of the encoder's states for each passage."""
+        means = []
+        for first in range(0, len(passages), BATCH_SIZE):
+            memory = self._encode(self._way.source(_padded(passages[first : first + BATCH_SIZE])))
+            real = tf.cast(memory["mask"], tf.float32)[..., tf.newaxis]
+            means.append((tf.reduce_sum(memory["values"] * real, 1) / tf.reduce_sum(real, 1)).numpy())
+        return np.concatenate(means)
+
+    def _encode(self, source):
+        if "_encode_graph" not in self.__dict__:
+            self._encode_graph = tf.function(self.model.encode, reduce_retracing=True, autograph=False)
+        return self._encode_graph(source)
+
+    def _lines(self, passages, options):
+        for first in range(0, len(passages), BATCH_SIZE):
+            yield from self._batch_lines(passages[first : first + BATCH_SIZE], options)
+
+    def _batch_lines(self, passages, options):
+        tokens = _padded(passages)
+        source = self._way.source(tokens)
+        result = self._search(source, options)
+        best = result.token_ids[:, 0, : tf.reduce_max(result.lengths)]
+        weights = self._attention(source, best).numpy()
+        words, copied = (part[:, 0].numpy() for part in self._way.words(result.token_ids, source, tokens))
+        texts, scores = self._way.texts(result.token_ids, source, tokens).numpy(), result.scores.numpy()
+        for row, (_, (start, end)) in enumerate(passages):
+            written = np.nonzero(words[row] != b"")[0]
+            alternatives = [(text.decode(), float(score)) for text, score in zip(texts[row], scores[row], strict=True)]
+            yield SummaryLine(
+                score=alternatives[0][1],
+                tokens=[_plain(word.decode()) for word in words[row][written]],
+                alternatives=alternatives,
+                attention=weights[row][written, : end - start],
+                copied=copied[row][written].tolist(),
+                passage=(start, end),
+            )
+
+    # What `Application` asks for
+
+    @property
+    def _way(self):
+        """How the configured method reads, writes and learns, with the vocabulary of now."""
+        way = self.__dict__.get("_way_of_vocabulary")
+        if way is None or way.vocabulary is not self.vocabulary:
+            way = self._way_of_vocabulary = _WAYS[self.config.method](self.config, self.vocabulary)
+        return way
+
+    def _make_model(self):
+        return self._way.make_model()
+
+    def _data_check(self):
+        return _WAYS[self.config.method].data_check(self.config)
+
+    def _make_vocabulary(self, rows):
+        corpus = self._corpus(rows)
+        self._kept_corpus = (rows, corpus)
+        return corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_count)
+
+    def _new_words(self, rows):
+        corpus = self._corpus(rows)
+        self._kept_corpus = (rows, corpus)
+        found = corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_count)
+        known = self._way.folded
+        return [word for word, form in zip(found.tokens, self._way.forms(found), strict=True) if form not in known]
+
+    def _corpus(self, rows):
+        """The tokens of rows, remembered from the making of the vocabulary to that of the examples."""
+        kept, corpus = self.__dict__.pop("_kept_corpus", (None, None))
+        return corpus if kept is rows else _WAYS[self.config.method].make_corpus(rows)
+
+    def _examples(self, rows, cache, quiet, training):
+        return self._way.examples(rows, self._corpus(rows))
+
+    def _batches(self, examples, training_config, training):
+        return Batches(
+            examples,
+            examples.signature,
+            batch_size=training_config.batch_size,
+            lengths=examples.lengths,
+            seed=training_config.seed,
+            shuffle=training,
+            short_first_epochs=training_config.short_first_epochs,
+        )
+
+    def _rewarded(self, examples):
+        return self._way.rewarded(examples)
+
+    def _search(self, source, options=None):
+        return super()._search(source, self._way.options(self.config.decoding if options is None else options))
+
+    def _scorers(self, memory, options):
+        return self._way.scorers(memory, options)
+
+    def _example_texts(self, result, source, examples, rows):
+        texts = self._way.texts(result.token_ids, source, examples.source_tokens(rows)).numpy()
+        return [[text.decode() for text in row] for row in texts]
+
+    def _metrics(self, texts, references, sources):
+        return self._way.metrics(texts, references, sources)
+
+
+def _padded(passages):
+    """Tokens of passages, `(batch, source)`, padded with empty strings."""
+    tokens = [tokens[start:end] for tokens, (start, end) in passages]
+    return tf.ragged.constant(tokens, tf.string, ragged_rank=1).to_tensor("")
+
+
+def _plain(token):
+    return token.replace(JOINER, "")
+
+
+def _summary(item, tokens, lines, separator):
+    plain = [_plain(token) for token in tokens]
+    if not isinstance(item, str | bytes):
+        return Summary.failed(item, f"A text must be a string or bytes. Received: {type(item).__name__}")
+    if not lines:
+        text = item.decode("utf-8", "replace") if isinstance(item, bytes) else item
+        return Summary.verbatim(" ".join(text.split()), plain, item)
+    return Summary(lines, plain, separator, source=item)

@@ -1,0 +1,1 @@
+"""Where a model looked, as pictures and pages."""

@@ -1,0 +1,41 @@
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attention_apps.plots.alignment import Alignment, draw_alignments, write_alignments
+
+ONE = Alignment(["A$", "<b>"], ["x", "</script>", "日"], np.array([[1.0, 0.0, 0.0], [0.25, 0.5, 0.25]]), [False, True])
+EMPTY = Alignment([], ["x"], np.zeros((0, 1)), [])
+
+
+@pytest.mark.parametrize("alignments", [[ONE], [ONE, ONE], [EMPTY], []])
+def test_a_picture_is_drawn(alignments, tmp_path):
+    draw_alignments(alignments, tmp_path / "a.png")
+    assert min(Image.open(tmp_path / "a.png").size) > 50
+
+
+def test_two_passages_make_a_taller_picture(tmp_path):
+    for count in (1, 2):
+        draw_alignments([ONE] * count, tmp_path / f"{count}.png")
+    heights = [Image.open(tmp_path / f"{count}.png").size[1] for count in (1, 2)]
+    assert heights[1] > 1.5 * heights[0]
+
+
+def test_a_page_holds_words_and_weights_and_nothing_from_elsewhere(tmp_path):
+    write_alignments([ONE, EMPTY], tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "http" not in page
+    weights = re.findall(r'<script type="application/json">(.*?)</script>', page)
+    assert json.loads(weights[0]) == ONE.weights.tolist()
+    assert len(weights) == 2
+    assert 'class="copied"' in page
+
+
+def test_an_empty_page_is_a_page(tmp_path):
+    write_alignments([], tmp_path / "a.html")
+    assert "<section>" not in (tmp_path / "a.html").read_text()
