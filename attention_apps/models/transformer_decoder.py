@@ -30,8 +30,8 @@ class TransformerDecoder(keras.layers.Layer):
         return_attention: whether the weights come back as well.
 
     Returns:
-        Logits `(batch, time, vocabulary)`, and the last block's weights over the memory `(batch, time, source)` if asked
-        for; with a `targets` axis after the batch where the tokens have one.
+        Logits `(batch, time, vocabulary)`, and the last block's weights over the memory `(batch, time, source)` if
+        asked for; with a `targets` axis after the batch where the tokens have one.
 
     Example:
 
