@@ -1,5 +1,7 @@
 """v · tanh(q + k) for every pair of target and source position, without a tensor of all pairs and units."""
 
+import math
+
 from keras import ops
 
 from attention_apps.layers.block_loop import block_loop
@@ -7,12 +9,16 @@ from attention_apps.layers.block_loop import block_loop
 # Elements of the hidden layer that are computed at a time. Small enough to stay in a CPU's cache, which more than
 # pays for computing them a second time for the gradient.
 _BLOCK_SIZE = 2**20
+# Where a row of the batch has no more elements than this, as at one step of a decoder over an image, its hidden layer
+# is hardly larger than its keys: keeping it for the gradient is cheap, and quicker than computing it again.
+_SHORT_ROW = 2**16
 
 
 def additive_scores(query, keys, kernel):
     """v · tanh(q + k), computed block by block, and once more in the backward pass.
 
-    The hidden layer `(batch, target, source, units)` is never there as a whole, nor is it kept for the gradient.
+    The hidden layer `(batch, target, source, units)` is never there as a whole, nor is it kept for the gradient,
+    unless target × source × units is known to be small.
 
     Args:
         query: projected queries, `(batch, target, units)`.
@@ -22,7 +28,11 @@ def additive_scores(query, keys, kernel):
     Returns:
         Scores `(batch, target, source)`.
     """
-    return _additive_scores(query, keys, ops.cast(kernel, query.dtype))
+    kernel = ops.cast(kernel, query.dtype)
+    row = (*query.shape[1:], keys.shape[1])
+    if all(isinstance(size, int) for size in row) and math.prod(row) <= _SHORT_ROW:
+        return _scores(query, keys, kernel)[0]
+    return _additive_scores(query, keys, kernel)
 
 
 @ops.custom_gradient

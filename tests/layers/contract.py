@@ -53,6 +53,7 @@ def check_keras_round_trip(make_layer, query_dim=VALUE_DIM):
 def check_mixed_precision(make_layer, query_dim=VALUE_DIM):
     """Half-precision outputs near the float32 ones, float32 variables, finite gradients."""
     inputs = example(query_dim)
+    keras.utils.set_random_seed(0)  # where a layer chooses or cuts off, rounding may tip the balance
     reference = make_layer()
     expected = call(reference, *inputs)[:2]
     for dtype in ("float16", "bfloat16"):

@@ -17,13 +17,18 @@ from tests.layers.contract import (
 UNITS = 11
 
 
+@pytest.fixture(autouse=True)
+def _no_row_is_short(monkeypatch):
+    monkeypatch.setattr(additive_scores, "_SHORT_ROW", 0)
+
+
 # A row of 3 targets, 7 sources and 11 units has 231 elements.
 @pytest.mark.parametrize("block_size", [2000, 500, 231, 100, 20])
 def test_blocks_change_neither_scores_nor_gradients(monkeypatch, block_size):
     layer, inputs = AdditiveAttention(UNITS), example(query_dim=4, batch=5, source=7)
     monkeypatch.setattr(additive_attention, "additive_scores", plain_scores)
     expected = call(layer, *inputs)[:2], gradients(layer, *inputs)
-    monkeypatch.undo()
+    monkeypatch.setattr(additive_attention, "additive_scores", additive_scores.additive_scores)
     monkeypatch.setattr(additive_scores, "_BLOCK_SIZE", block_size)
     assert_close((call(layer, *inputs)[:2], gradients(layer, *inputs)), expected)
 
@@ -52,3 +57,14 @@ def test_the_hidden_layer_is_never_larger_than_a_block(monkeypatch):
 def plain_scores(query, keys, kernel):
     hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))
     return ops.sum(hidden * kernel, axis=-1)
+
+
+@pytest.mark.parametrize("short_row", [0, 165])
+def test_the_hidden_layer_is_computed_again_unless_a_row_is_short(monkeypatch, short_row):
+    calls, hidden = [], additive_scores._hidden
+    layer, inputs = AdditiveAttention(UNITS), example(query_dim=4)
+    call(layer, *inputs)
+    monkeypatch.setattr(additive_scores, "_hidden", lambda *x: calls.append(x) or hidden(*x))
+    monkeypatch.setattr(additive_scores, "_SHORT_ROW", short_row)
+    gradients(layer, *inputs)
+    assert len(calls) == (1 if short_row else 2)

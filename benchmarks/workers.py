@@ -1,0 +1,106 @@
+"""Contenders in processes of their own, which take turns because they run only when they are told to."""
+
+import importlib
+import multiprocessing
+import os
+import time
+import traceback
+from typing import Any
+
+from timing import time_once
+
+
+class Worker:
+    """A contender made and kept in a child process.
+
+    Its first run is timed, and the process's memory read, before anything else is done there.
+
+    Args:
+        contender: `"module.Class"`, imported in the child only.
+        arguments: what the class is called with.
+        first_runs: how many runs are made at once.
+    """
+
+    def __init__(self, contender: str, *arguments: Any, first_runs: int = 3):
+        context = multiprocessing.get_context("spawn")
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, contender, arguments, first_runs), daemon=True)
+        self._process.start()
+        other.close()
+        self.beginning: dict[str, Any] = self._answer()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What a method of the contender returns."""
+        self._connection.send((method, arguments))
+        return self._answer()
+
+    def time_run(self) -> tuple[float, float]:
+        """Wall-clock and CPU seconds of one run."""
+        return self.call("")
+
+    def close(self) -> None:
+        self._connection.close()
+        self._process.join()
+
+    def _answer(self):
+        try:
+            failed, answer = self._connection.recv()
+        except EOFError:
+            self._process.join()
+            failed, answer = True, f"The process ended with exit code {self._process.exitcode}"
+        if failed:
+            raise ContenderError(answer)
+        return answer
+
+
+class ContenderError(RuntimeError):
+    """A contender could not be made or run here."""
+
+
+def set_threads(threads: int) -> None:
+    """For all processes started from now on."""
+    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    os.environ["TF_NUM_INTEROP_THREADS"] = "1"
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"  # for plain Keras too, where it is not on by default on every CPU
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def peak_memory() -> int:
+    """The most bytes of memory that this process ever had."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _serve(connection, contender, arguments, first_runs):
+    try:
+        made = _begin(connection, contender, arguments, first_runs)
+        while True:
+            method, values = connection.recv()
+            answer = getattr(made, method)(*values) if method else time_once(made.run)
+            connection.send((False, answer))
+    except EOFError:
+        pass
+    except Exception:
+        connection.send((True, traceback.format_exc()))
+
+
+def _begin(connection, contender, arguments, first_runs):
+    module, name = contender.rsplit(".", 1)
+    make = getattr(importlib.import_module(module), name)
+    after_imports = peak_memory()
+    made = make(*arguments)
+    wall, cpu = time.perf_counter(), time.process_time()
+    results = [made.run()]
+    first = time.perf_counter() - wall, time.process_time() - cpu
+    results += [made.run() for _ in range(first_runs - 1)]
+    beginning = {
+        "results": results,
+        "first_run_seconds": first[0],
+        "first_run_cpu_seconds": first[1],
+        "peak_memory_bytes": peak_memory(),
+        "peak_memory_above_imports_bytes": peak_memory() - after_imports,
+    }
+    connection.send((False, beginning))
+    return made
