@@ -36,7 +36,10 @@ def additive_scores(query, keys, kernel):
 
 
 @ops.custom_gradient
-def _additive_scores(query, keys, kernel):
+def _additive_scores(*arrays):
+    # In eager mode TensorFlow's tape would keep what is computed in here, although it never needs it.
+    query, keys, kernel = map(ops.stop_gradient, arrays)
+
     def gradient(*arguments, upstream=None):
         upstream = arguments[0] if upstream is None else upstream  # (B, T, S)
         gradients = _in_blocks(_gradients, _gradients_of_a_row, query, keys, kernel, upstream)

@@ -18,9 +18,31 @@ def unroll_filters(filters):
 
 def convolve(signal, unrolled):
     """Filters the signal `(batch, length)`, with zeros around it: `(batch, length, filters)`."""
-    stretch, num_filters = unrolled.shape[0], unrolled.shape[1] // _BLOCK
-    before = (stretch - _BLOCK) // 2
-    padded = ops.pad(signal, ((0, 0), (before, stretch - 1 - before)))
-    stretches = ops.extract_sequences(padded, stretch, _BLOCK)  # (B, blocks, stretch)
+    stretches, num_filters = _stretches(signal, unrolled.shape[0]), unrolled.shape[1] // _BLOCK
     outputs = ops.reshape(ops.matmul(stretches, unrolled), (ops.shape(signal)[0], -1, num_filters))
     return outputs[:, : ops.shape(signal)[1]]
+
+
+def convolve_gradients(signal, unrolled, upstream):
+    """The gradients of `convolve` by the signal and by the unrolled filters."""
+    stretch = unrolled.shape[0]
+    batch, length = ops.shape(signal)
+    stretches = _stretches(signal, stretch)  # (B, blocks, stretch)
+    num_blocks = ops.shape(stretches)[1]
+    upstream = ops.pad(upstream, ((0, 0), (0, num_blocks * _BLOCK - length), (0, 0)))
+    upstream = ops.reshape(upstream, (batch, num_blocks, unrolled.shape[1]))
+    by_unrolled = ops.tensordot(stretches, upstream, axes=[[0, 1], [0, 1]])
+    by_stretches = ops.matmul(upstream, ops.transpose(unrolled))
+    # Each stretch overlaps the next ones: its blocks are added up where they come from.
+    overlap = -(-stretch // _BLOCK)
+    by_stretches = ops.pad(by_stretches, ((0, 0), (0, 0), (0, overlap * _BLOCK - stretch)))
+    parts = ops.split(by_stretches, overlap, axis=2)
+    padded = sum(ops.pad(part, ((0, 0), (i, overlap - 1 - i), (0, 0))) for i, part in enumerate(parts))
+    before = (stretch - _BLOCK) // 2
+    return ops.reshape(padded, (batch, -1))[:, before : before + length], by_unrolled
+
+
+def _stretches(signal, stretch):
+    """What each block of outputs depends on, `(batch, blocks, stretch)`."""
+    before = (stretch - _BLOCK) // 2
+    return ops.extract_sequences(ops.pad(signal, ((0, 0), (before, stretch - 1 - before))), stretch, _BLOCK)

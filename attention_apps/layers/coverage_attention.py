@@ -1,9 +1,8 @@
 import keras
 from keras import ops
 
-from attention_apps.layers.feature_scores import feature_scores
-from attention_apps.layers.masks import masked_softmax
-from attention_apps.layers.time_loop import time_loop
+from attention_apps.layers.masks import masked_softmax, softmax_gradient
+from attention_apps.layers.recurrent_weights import recurrent_weights
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
@@ -63,18 +62,21 @@ class CoverageAttention(keras.layers.Layer):
         keys = self.prepare(value) if prepared is None else prepared  # (B, S, U)
         state = self.init_state(value) if state is None else state
 
-        def step(query, state):
-            weights = masked_softmax(self._scores(query, keys, state["coverage"]), value_mask)
-            return weights, {"coverage": state["coverage"] + weights}
-
-        weights, state = time_loop(step, self.query_dense(query), state)
+        weights = recurrent_weights(
+            self.query_dense(query),
+            keys,
+            state["coverage"],
+            value_mask,
+            None,
+            self.coverage_kernel,
+            self.score_kernel,
+            lambda scores, coverage, mask: masked_softmax(scores, mask),
+            lambda scores, weights, upstream: softmax_gradient(weights, upstream),
+            adds_up=True,
+        )
+        state = {"coverage": state["coverage"] + ops.sum(weights, axis=1)}
         weights = ops.cast(weights, self.compute_dtype)
         return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
-
-    def _scores(self, query, keys, coverage):
-        features = ops.expand_dims(ops.cast(coverage, self.compute_dtype), 2)  # (B, S, 1)
-        scores = feature_scores(query, keys, features, self.coverage_kernel, self.score_kernel)
-        return ops.cast(scores, self.variable_dtype)
 
     def get_config(self):
         return {**super().get_config(), "units": self.units}

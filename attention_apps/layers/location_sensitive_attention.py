@@ -1,10 +1,9 @@
 import keras
 from keras import ops
 
-from attention_apps.layers.block_convolution import convolve, unroll_filters
-from attention_apps.layers.feature_scores import feature_scores
-from attention_apps.layers.masks import masked_softmax
-from attention_apps.layers.time_loop import time_loop
+from attention_apps.layers.block_convolution import unroll_filters
+from attention_apps.layers.masks import masked_softmax, softmax_gradient
+from attention_apps.layers.recurrent_weights import recurrent_weights
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
@@ -95,34 +94,42 @@ class LocationSensitiveAttention(keras.layers.Layer):
         state = self.init_state(value) if state is None else state
         filters = unroll_filters(ops.cast(self.location_filters, self.compute_dtype))
 
-        def step(query, state):
-            features = convolve(ops.cast(state["weights"], self.compute_dtype), filters)  # (B, S, F)
-            scores = self._scores(query, keys, features)
-            weights = self._normalize(scores, self._allowed(scores, value_mask, state["weights"]))
-            return weights, {"weights": weights}
-
-        weights, state = time_loop(step, self.query_dense(query), state)
+        weights = recurrent_weights(
+            self.query_dense(query),
+            keys,
+            state["weights"],
+            value_mask,
+            filters,
+            self.location_kernel,
+            self.score_kernel,
+            self._normalize,
+            self._normalize_gradient,
+        )
+        state = {"weights": weights[:, -1]}
         weights = ops.cast(weights, self.compute_dtype)
         return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
 
-    def _scores(self, query, keys, features):
-        scores = feature_scores(query, keys, features, self.location_kernel, self.score_kernel)
-        return ops.cast(scores, self.variable_dtype) * self.inverse_temperature
-
-    def _allowed(self, scores, mask, previous):
-        mask = ops.ones_like(scores, dtype="bool") if mask is None else ops.cast(mask, "bool")
-        if self.window is not None:
-            mask = ops.logical_and(mask, _around_median(previous, self.window))
-        if self.top_k is not None:
-            mask = ops.logical_and(mask, _among_best(ops.where(mask, scores, -1e9), self.top_k))
-        return mask
-
-    def _normalize(self, scores, mask):
+    def _normalize(self, scores, previous, mask):
+        scores = scores * self.inverse_temperature
+        mask = self._allowed(scores, previous, mask)
         if not self.smoothing:
             return masked_softmax(scores, mask)
         weights = ops.where(mask, ops.sigmoid(scores), ops.zeros_like(scores))
         total = ops.sum(weights, axis=-1, keepdims=True)
         return weights / ops.where(total > 0, total, ops.ones_like(total))
+
+    def _normalize_gradient(self, scores, weights, upstream):
+        gradient = softmax_gradient(weights, upstream)
+        if self.smoothing:  # the logarithm of a sigmoid in place of the score itself
+            gradient = gradient * ops.sigmoid(-scores * self.inverse_temperature)
+        return gradient * self.inverse_temperature
+
+    def _allowed(self, scores, previous, mask):
+        if self.window is not None:
+            mask = ops.logical_and(mask, _around_median(previous, self.window))
+        if self.top_k is not None:
+            mask = ops.logical_and(mask, _among_best(ops.where(mask, scores, -1e9), self.top_k))
+        return mask
 
     def get_config(self):
         return {

@@ -25,6 +25,11 @@ def masked_softmax(scores, mask=None):
     return ops.cast(ops.where(mask, weights, ops.zeros_like(weights)), dtype)
 
 
+def softmax_gradient(weights, upstream):
+    """The gradient by the scores, from the weights that `masked_softmax` made of them and the gradient by those."""
+    return weights * (upstream - ops.sum(weights * upstream, axis=-1, keepdims=True))
+
+
 def over_targets(value_mask):
     """A source mask `(batch, source)` as one that broadcasts over target positions, or `None`."""
     return None if value_mask is None else ops.expand_dims(value_mask, 1)  # (B, 1, S)
