@@ -4,12 +4,37 @@ import keras
 import numpy as np
 from keras import ops
 from keras_models import TINY, KerasDecoder
-from workloads import Workload
+from workloads import UNKNOWN, Workload
 
 Assignments = list[tuple[keras.Variable, np.ndarray]]
 
 
-class KerasCaptioner(keras.layers.Layer):
+class KerasApplication(keras.layers.Layer):
+    """What the applications have in common; each has a `decoder` and says how it encodes."""
+
+    def encode(self, source, training):
+        """What is attended to, and what the first state is made of."""
+        raise NotImplementedError
+
+    def logits(self, source, tokens):
+        return self.decoder.run(tokens, self.decoder.begin(*self.encode(source, training=True)))[0]
+
+    def loss(self, source, tokens):
+        logits = self.logits(source, tokens[..., :-1])
+        losses = keras.losses.sparse_categorical_crossentropy(tokens[..., 1:], logits, from_logits=True)
+        return ops.mean(losses)
+
+    def begin(self, source):
+        """The first states of a search."""
+        return self.decoder.begin(*self.encode(source, training=False))
+
+    def log_probs(self, token, states, source):
+        """One step of a search."""
+        logits, _, _, states = self.decoder.step(token, states)
+        return ops.log_softmax(logits), states
+
+
+class KerasCaptioner(KerasApplication):
     """Attends to given regions of an image."""
 
     def __init__(self, workload: Workload):
@@ -19,28 +44,13 @@ class KerasCaptioner(keras.layers.Layer):
         self.decoder.build(workload.memory_dim)
         self.built = True
 
-    def encode(self, source):
-        """What is attended to, and what the first state is made of."""
+    def encode(self, source, training):
         values = ops.repeat(source["features"], self.workload.targets, axis=0)
         return values, ops.mean(values, axis=1)
 
     def logits(self, source, tokens):
         flat = ops.reshape(tokens, (-1, tokens.shape[-1]))
-        states = self.decoder.begin(*self.encode(source))
-        return ops.reshape(self.decoder.run(flat, states)[0], (*tokens.shape, -1))
-
-    def loss(self, source, tokens):
-        logits = self.logits(source, tokens[..., :-1])
-        losses = keras.losses.sparse_categorical_crossentropy(tokens[..., 1:], logits, from_logits=True)
-        return ops.mean(losses)
-
-    def begin(self, source):
-        return self.decoder.begin(source["features"], ops.mean(source["features"], axis=1))
-
-    def log_probs(self, token, states, source):
-        """One step of a search."""
-        logits, _, _, states = self.decoder.step(token, states)
-        return ops.log_softmax(logits), states
+        return ops.reshape(super().logits(source, flat), (*tokens.shape, -1))
 
     def assignments(self, arrays: dict[str, np.ndarray]) -> Assignments:
         return [
@@ -51,7 +61,7 @@ class KerasCaptioner(keras.layers.Layer):
         ]
 
 
-class KerasRecognizer(keras.layers.Layer):
+class KerasRecognizer(KerasApplication):
     """Two convolutions that halve the time, residual bidirectional LSTMs, and a speller."""
 
     def __init__(self, workload: Workload):
@@ -68,23 +78,18 @@ class KerasRecognizer(keras.layers.Layer):
         self.norms = [layers.LayerNormalization() for _ in range(workload.encoder_layers + 1)]
         self.decoder = KerasDecoder(workload)
         self.decoder.build(width)
-        self.encode({"features": ops.zeros((1, 8, workload.source_dim))})
+        self.encode({"features": ops.zeros((1, 8, workload.source_dim))}, training=False)
         self.built = True
 
-    def encode(self, source):
+    def encode(self, source, training):
         values = ops.expand_dims(source["features"], -1)
         for convolution, norm in zip(self.convolutions, self.convolution_norms, strict=True):
-            values = ops.relu(norm(convolution(self.pad(values)), training=True))
+            values = ops.relu(norm(convolution(self.pad(values)), training=training))
         values = ops.reshape(values, (*values.shape[:2], -1))
         values = self.norms[0](self.projection(values))
         for layer, norm in zip(self.recurrent, self.norms[1:], strict=True):
             values = norm(values + layer(values))
         return values, ops.mean(values, axis=1)
-
-    def logits(self, source, tokens):
-        return self.decoder.run(tokens, self.decoder.begin(*self.encode(source)))[0]
-
-    loss = KerasCaptioner.loss
 
     def assignments(self, arrays: dict[str, np.ndarray]) -> Assignments:
         pairs = [
@@ -105,7 +110,7 @@ class KerasRecognizer(keras.layers.Layer):
         return pairs
 
 
-class KerasSummarizer(keras.layers.Layer):
+class KerasSummarizer(KerasApplication):
     """A bidirectional LSTM, and copying mixed into the whole output distribution."""
 
     def __init__(self, workload: Workload):
@@ -120,24 +125,20 @@ class KerasSummarizer(keras.layers.Layer):
         self.switch.build((None, workload.memory_dim + workload.units + workload.embedding_dim))
         self.built = True
 
-    def encode(self, source):
+    def encode(self, source, training):
         values, *states = self.encoder(self.decoder.embedding(source["token_ids"]))
         return values, ops.concatenate(states, axis=-1)
 
     def logits(self, source, tokens):
-        states = self.decoder.begin(*self.encode(source))
+        states = self.decoder.begin(*self.encode(source, training=True))
         return self.mix(*self.decoder.run(tokens, states), source["source_ids"])
 
     def loss(self, source, tokens):
         log_probs = self.logits(source, tokens[:, :-1])
         return -ops.mean(ops.take_along_axis(log_probs, tokens[:, 1:, None], axis=2))
 
-    def begin(self, source):
-        return self.decoder.begin(*self.encode(source))
-
     def log_probs(self, token, states, source):
-        """One step of a search."""
-        token = ops.where(token < self.workload.vocabulary, token, 3)
+        token = ops.where(token < self.workload.vocabulary, token, UNKNOWN)
         *parts, states = self.decoder.step(token, states)
         parts = [ops.expand_dims(part, 1) for part in parts]
         return self.mix(*parts, source["source_ids"])[:, 0], states

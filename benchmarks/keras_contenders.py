@@ -6,8 +6,7 @@ import keras
 import tensorflow as tf
 from keras_applications import KerasCaptioner, KerasRecognizer, KerasSummarizer
 from parity import compare_outputs, compare_searches
-from rules import BETAS, CLIP_NORM, EPSILON, LEARNING_RATE, MAX_LENGTH, NEVER_WRITTEN
-from workloads import START, Workload
+from workloads import BETAS, CLIP_NORM, EPSILON, LEARNING_RATE, MAX_LENGTH, NEVER_WRITTEN, START, Workload
 
 MODELS = {"captioner": KerasCaptioner, "recognizer": KerasRecognizer, "summarizer": KerasSummarizer}
 

@@ -5,8 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from our_models import make_model, sharpen, trainable_arrays
-from rules import CLIP_NORM, LEARNING_RATE, MAX_LENGTH, NEVER_WRITTEN
-from workloads import Workload
+from workloads import CLIP_NORM, LEARNING_RATE, MAX_LENGTH, NEVER_WRITTEN, Workload
 
 from attention_apps.decoding import DecodingOptions, beam_search
 from attention_apps.training import TeacherForcing, TrainingConfig
@@ -44,7 +43,7 @@ class OurTraining:
 
     def _differentiate(self):
         with tf.GradientTape() as tape:
-            losses, tokens = self.objective.losses(self.batch, tf.zeros(2, tf.int32), tf.constant(0))
+            losses, _, tokens = self.objective.losses(self.batch, tf.zeros(2, tf.int32), tf.constant(0))
             loss = losses["cross_entropy"] / tokens
         inputs = {"source": self.batch["source"], "tokens": self.batch["tokens"][..., :-1]}
         gradients = tape.gradient(loss, [variable.value for variable in self.model.trainable_variables])
@@ -53,9 +52,9 @@ class OurTraining:
 
 
 class OurDecoding:
-    """Encoder and beam search as one graph, traced for batches of any size; with `compiled`, by XLA."""
+    """Encoder and beam search as one graph, traced for batches of any size."""
 
-    def __init__(self, workload: Workload, batch: dict, beam_size: int, compiled: bool = False):
+    def __init__(self, workload: Workload, batch: dict, beam_size: int):
         keras.utils.set_random_seed(1)
         self.model = make_model(workload)
         sharpen(self.model)
@@ -66,8 +65,7 @@ class OurDecoding:
             state = self.model.decoder.init_state(self.model.encode(source))
             return beam_search(self.model.decoder.step, state, options)
 
-        signature = [signature_of(batch["source"])]
-        self.search = tf.function(search, signature, autograph=False, jit_compile=compiled or None)
+        self.search = tf.function(search, [signature_of(batch["source"])], autograph=False)
 
     def run(self) -> None:
         self.search(self.source).token_ids.numpy()

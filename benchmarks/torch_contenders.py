@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 import torch
 from parity import compare_outputs, compare_searches
-from rules import BETAS, CLIP_NORM, EPSILON, LEARNING_RATE, MAX_LENGTH, NEVER_WRITTEN
 from torch import nn
 from torch_beam_search import torch_beam_search
 from torch_captioner import TorchCaptioner
 from torch_recognizer import TorchRecognizer
 from torch_summarizer import TorchSummarizer
-from workloads import Workload
+from workloads import BETAS, CLIP_NORM, EPSILON, LEARNING_RATE, MAX_LENGTH, NEVER_WRITTEN, Workload
 
 MODELS = {"captioner": TorchCaptioner, "recognizer": TorchRecognizer, "summarizer": TorchSummarizer}
 

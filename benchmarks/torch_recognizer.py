@@ -49,7 +49,10 @@ class Listener(nn.Module):
 
 
 class LocationSensitiveAttention(nn.Module):
-    """v · tanh(W q + V k + U f + b), where f is a convolution of the weights before."""
+    """v · tanh(W q + V k + U f + b), where f is a convolution of the weights before.
+
+    Queries `(rows, dim)` come from one or more copies of each item and share its keys and values.
+    """
 
     def __init__(self, query_dim: int, value_dim: int, workload: Workload):
         super().__init__()
@@ -61,10 +64,10 @@ class LocationSensitiveAttention(nn.Module):
         self.score = nn.Linear(units, 1, bias=False)
 
     def forward(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, before: torch.Tensor):
-        features = self.location(before.unsqueeze(1)).transpose(1, 2)  # (B, S, F)
-        hidden = torch.tanh(self.query(query).unsqueeze(1) + keys + self.location_key(features))
-        weights = self.score(hidden).squeeze(2).softmax(dim=1)
-        return (weights.unsqueeze(1) @ values).squeeze(1), weights
+        features = self.location(before.unsqueeze(1)).transpose(1, 2)  # (B N, S, F)
+        hidden = (self.query(query).unsqueeze(1) + self.location_key(features)).unflatten(0, (len(keys), -1))
+        weights = self.score(torch.tanh(hidden + keys.unsqueeze(1))).squeeze(3).softmax(dim=2)  # (B, N, S)
+        return (weights @ values).flatten(0, 1), weights.flatten(0, 1)
 
 
 class TorchRecognizer(nn.Module):
@@ -98,17 +101,34 @@ class TorchRecognizer(nn.Module):
 
     def forward(self, source: dict[str, torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         """Logits `(batch, time, vocabulary)`."""
-        values = self.listener(source["features"])
-        keys = self.attention.key(values)
-        state = torch.tanh(self.initial_state(values.mean(dim=1))).chunk(2, dim=1)
-        weights, steps = torch.zeros_like(values[:, :, 0]), []
+        memory, state = self.begin(source, 1)
+        steps = []
         for word in self.embedding(tokens).unbind(1):
-            context, weights = self.attention(state[0], keys, values, weights)
-            state = self.cell(torch.cat([word, context], dim=1), state)
+            state, context = self.advance(word, memory, state)
             steps.append((state[0], context))
-        hidden, context = (torch.stack(parts, dim=1) for parts in zip(*steps))
-        return self.output(torch.tanh(self.hidden_readout(hidden) + self.context_readout(context)))
+        return self.readout(*(torch.stack(parts, dim=1) for parts in zip(*steps)))
 
     def loss(self, source: dict[str, torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
         logits = self(source, tokens[:, :-1])
         return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+    def begin(self, source: dict[str, torch.Tensor], copies: int):
+        """What stays the same, one row for each item, and the state, one for each of the item's copies."""
+        values = self.listener(source["features"])
+        first = torch.tanh(self.initial_state(values.mean(dim=1)))
+        state = (*first.chunk(2, dim=1), torch.zeros_like(values[:, :, 0]))
+        return (values, self.attention.key(values)), tuple(part.repeat_interleave(copies, dim=0) for part in state)
+
+    def step(self, token: torch.Tensor, memory, state):
+        """Log-probabilities `(rows, vocabulary)` and the next state."""
+        state, context = self.advance(self.embedding(token), memory, state)
+        return self.readout(state[0], context).log_softmax(dim=1), state
+
+    def advance(self, word: torch.Tensor, memory, state):
+        values, keys = memory
+        *state, before = state
+        context, weights = self.attention(state[0], keys, values, before)
+        return (*self.cell(torch.cat([word, context], dim=1), state), weights), context
+
+    def readout(self, hidden: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        return self.output(torch.tanh(self.hidden_readout(hidden) + self.context_readout(context)))

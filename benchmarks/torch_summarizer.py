@@ -7,7 +7,7 @@ import torch_layout as layout
 from torch import nn
 from torch.nn import functional
 from torch_captioner import AdditiveAttention
-from workloads import Workload
+from workloads import UNKNOWN, Workload
 
 TINY = 1e-30  # stands for a probability of zero
 
@@ -69,7 +69,7 @@ class TorchSummarizer(nn.Module):
 
     def step(self, token: torch.Tensor, memory, state):
         """Log-probabilities `(rows, vocabulary + source)` and the next state."""
-        token = torch.where(token < self.vocabulary, token, 3).unsqueeze(1)
+        token = torch.where(token < self.vocabulary, token, UNKNOWN).unsqueeze(1)
         logits, weights, switch, state = self.run(token, memory, state)
         beams = (len(memory[0]), -1)
         parts = (part.squeeze(1).unflatten(0, beams) for part in (logits, weights, switch))

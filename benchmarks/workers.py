@@ -3,31 +3,38 @@
 import importlib
 import multiprocessing
 import os
-import time
+import resource
 import traceback
 from typing import Any
 
 from timing import time_once
 
+# Before anything else: tracing and compiling, and the losses of as many steps.
+FIRST_RUNS = 3
+
 
 class Worker:
-    """A contender made and kept in a child process.
-
-    Its first run is timed, and the process's memory read, before anything else is done there.
+    """A contender in a child process, which begins to import what it needs at once.
 
     Args:
         contender: `"module.Class"`, imported in the child only.
-        arguments: what the class is called with.
-        first_runs: how many runs are made at once.
     """
 
-    def __init__(self, contender: str, *arguments: Any, first_runs: int = 3):
+    def __init__(self, contender: str):
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, contender, arguments, first_runs), daemon=True)
+        self._process = context.Process(target=_serve, args=(other, contender), daemon=True)
         self._process.start()
         other.close()
-        self.beginning: dict[str, Any] = self._answer()
+
+    def wait(self) -> None:
+        """Until all is imported."""
+        self._answer()
+
+    def make(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """Makes the contender and lets it run a few times: results, seconds of the first run, peak memory."""
+        self._connection.send((arguments, options))
+        return self._answer()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What a method of the contender returns."""
@@ -68,14 +75,17 @@ def set_threads(threads: int) -> None:
 
 def peak_memory() -> int:
     """The most bytes of memory that this process ever had."""
-    import resource
-
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _serve(connection, contender, arguments, first_runs):
+def _serve(connection, contender):
     try:
-        made = _begin(connection, contender, arguments, first_runs)
+        module, name = contender.rsplit(".", 1)
+        make = getattr(importlib.import_module(module), name)
+        connection.send((False, None))
+        arguments, options = connection.recv()
+        made, beginning = _begin(make, arguments, options)
+        connection.send((False, beginning))
         while True:
             method, values = connection.recv()
             answer = getattr(made, method)(*values) if method else time_once(made.run)
@@ -86,21 +96,16 @@ def _serve(connection, contender, arguments, first_runs):
         connection.send((True, traceback.format_exc()))
 
 
-def _begin(connection, contender, arguments, first_runs):
-    module, name = contender.rsplit(".", 1)
-    make = getattr(importlib.import_module(module), name)
+def _begin(make, arguments, options):
     after_imports = peak_memory()
-    made = make(*arguments)
-    wall, cpu = time.perf_counter(), time.process_time()
-    results = [made.run()]
-    first = time.perf_counter() - wall, time.process_time() - cpu
-    results += [made.run() for _ in range(first_runs - 1)]
-    beginning = {
+    made = make(*arguments, **options)
+    results = []
+    wall, cpu = time_once(lambda: results.append(made.run()))
+    results += [made.run() for _ in range(FIRST_RUNS - 1)]
+    return made, {
         "results": results,
-        "first_run_seconds": first[0],
-        "first_run_cpu_seconds": first[1],
+        "first_run_seconds": wall,
+        "first_run_cpu_seconds": cpu,
         "peak_memory_bytes": peak_memory(),
         "peak_memory_above_imports_bytes": peak_memory() - after_imports,
     }
-    connection.send((False, beginning))
-    return made

@@ -1,14 +1,25 @@
-"""The three applications' models and batches, as sizes, and random batches of them.
+"""What all contenders have in common: the sizes of models and batches, random batches, the optimizer and the search.
 
 No sequence is padded: every contender may leave masks out of its recurrent layers, as PyTorch then can.
 """
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
 
-START, END, FIRST_WORD = 1, 2, 4
+START, END, UNKNOWN, FIRST_WORD = 1, 2, 3, 4
+
+# Adam after clipping to a global norm, as this library's training loop does it.
+LEARNING_RATE = 1e-3
+CLIP_NORM = 5.0
+BETAS = (0.9, 0.999)
+EPSILON = 1e-7
+
+# In a search nothing ends before the longest length, so that all contenders make the same number of steps.
+MAX_LENGTH = 20
+NEVER_WRITTEN = (0, START, END)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +116,10 @@ def quick(name: str) -> Workload:
     if workload.encoder_units:
         sizes["encoder_units"] = 14
     return dataclasses.replace(workload, **sizes)
+
+
+def choose_workloads(names: Iterable[str], is_quick: bool) -> dict[str, Workload]:
+    return {name: quick(name) if is_quick else WORKLOADS[name] for name in names}
 
 
 def make_batch(workload: Workload, seed: int = 0) -> dict:

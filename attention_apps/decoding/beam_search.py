@@ -46,7 +46,8 @@ def beam_search(
         step: `step(token, state) -> (logits, state)`, `(rows,)` to `(rows, vocabulary)`; logits or
             log-probabilities. Entries of the state that depend on the source only are best handed back as the same
             tensor objects: they are then left alone, where others are reordered with the hypotheses.
-        state: nested dicts of tensors with the batch axis first, one row for each item.
+        state: nested dicts of tensors with the batch axis first, one row for each item. The step gets them with a row
+            for each hypothesis, those of an item side by side; but what is below a key `"per_item"` stays as it is.
         options: see `DecodingOptions`.
         scorers: see `Scorer`.
         prefix: forced tokens of each item, `(batch, length)`, padded with 0.

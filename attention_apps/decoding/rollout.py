@@ -12,7 +12,7 @@ from attention_apps.decoding.options import DecodingOptions
 from attention_apps.decoding.penalties import coverage_scores, penalize_length
 from attention_apps.decoding.prefix import forced_at
 from attention_apps.decoding.result import DecodingResult
-from attention_apps.decoding.state import State, Step, Tensor, as_tensors, keep_shape, repeat_rows
+from attention_apps.decoding.state import State, Step, Tensor, as_tensors, keep_shape, repeat_rows, repeat_state
 
 
 class Rows(NamedTuple):
@@ -43,7 +43,7 @@ def write_sequences(
         forced: of `forced_tokens`.
         choose: takes the scores of all tokens, `(rows, vocabulary)`, and the position; returns tokens, `(rows,)`.
     """
-    state = tree.map_structure(lambda entry: repeat_rows(entry, copies), as_tensors(state))
+    state = repeat_state(as_tensors(state), copies)
     forced = None if forced is None else repeat_rows(forced, copies)
 
     def body(position: Tensor, rows: Rows, entries: list[Tensor]) -> tuple[Tensor, Rows, list[Tensor]]:

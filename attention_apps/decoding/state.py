@@ -10,6 +10,9 @@ Tensor = Any
 State = Any
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 
+# What is below this key of a state keeps one row for each item, however many hypotheses an item has.
+PER_ITEM = "per_item"
+
 
 def as_tensors(state: State) -> State:
     """The state with arrays turned into tensors, every one of which has a batch axis."""
@@ -33,6 +36,12 @@ def repeat_rows(tensor: Tensor, count: int) -> Tensor:
     return tensor if count == 1 else ops.repeat(tensor, count, axis=0)
 
 
+def repeat_state(state: State, count: int) -> State:
+    """The state with `count` rows for each item, but for what is below `PER_ITEM`."""
+    entries = [_repeat_entry(path, entry, count) for path, entry in tree.flatten_with_path(state)]
+    return tree.pack_sequence_as(state, entries)
+
+
 def keep_shape(tensor: Tensor, reference: Tensor) -> Tensor:
     """`tensor` with the static sizes of `reference`, which a loop in a TensorFlow graph asks to have back."""
     tensor = ops.convert_to_tensor(tensor)
@@ -45,7 +54,7 @@ class SplitState:
     """Tells what changes from step to step from what depends on the source only.
 
     A step hands back the second kind as the very tensor it was given. Those entries are repeated for every
-    hypothesis once, and are never reordered, nor even variables of the loop.
+    hypothesis once, or not at all below `PER_ITEM`, and are never reordered, nor even variables of the loop.
 
     Args:
         before: the state given to the first step, one row for each item.
@@ -55,8 +64,11 @@ class SplitState:
 
     def __init__(self, before: State, after: State, copies: int) -> None:
         self.structure = after
-        pairs = zip(_flatten_like(before, before), _flatten_like(before, after))
-        self.fixed = [repeat_rows(old, copies) if new is old else None for old, new in pairs]
+        pairs = list(zip(tree.flatten_with_path(before), _flatten_like(before, after)))
+        changed = [path for (path, old), new in pairs if PER_ITEM in path and new is not old]
+        if changed:
+            raise ValueError(f"`step` must hand back what is below {PER_ITEM!r} as it was. Received: other {changed}")
+        self.fixed = [_repeat_entry(path, old, copies) if new is old else None for (path, old), new in pairs]
 
     def moving(self, state: State) -> list[Tensor]:
         """The entries that change, of a state that `step` handed back."""
@@ -68,6 +80,10 @@ class SplitState:
         remaining = iter(moving)
         entries = [next(remaining) if fixed is None else fixed for fixed in self.fixed]
         return tree.pack_sequence_as(self.structure, entries)
+
+
+def _repeat_entry(path: tuple, entry: Tensor, count: int) -> Tensor:
+    return entry if PER_ITEM in path else repeat_rows(entry, count)
 
 
 def _flatten_like(expected: State, state: State) -> list[Tensor]:

@@ -83,11 +83,8 @@ class PointerGenerator(keras.layers.Layer):
         """Log of the mixture; all with the same leading axes."""
         logits, attention, switch = (ops.cast(x, "float32") for x in (logits, attention, switch))
         generate = ops.expand_dims(ops.sigmoid(switch), -1)
-        length = ops.shape(attention)[-1]
-        words = ops.softmax(logits, axis=-1) * generate
-        none = ops.zeros_like(attention)
-        copied = _scatter(source_ids, attention * (1 - generate), self.vocabulary_size + length)
-        return ops.log(ops.maximum(ops.concatenate([words, none], axis=-1) + copied, _TINY))
+        words = ops.concatenate([ops.softmax(logits, axis=-1) * generate, ops.zeros_like(attention)], axis=-1)
+        return ops.log(ops.maximum(_scatter_add(words, source_ids, attention * (1 - generate)), _TINY))
 
     def get_config(self):
         return {**super().get_config(), "decoder": serialize_unbuilt(self.decoder)}
@@ -104,12 +101,12 @@ def _for_steps(source_ids, attention):
     return ops.broadcast_to(source_ids, ops.shape(attention))
 
 
-def _scatter(ids, values, size):
-    """Adds up values `(..., source)` by their ids, `(..., size)`."""
-    shape = ops.shape(values)
+def _scatter_add(table, ids, values):
+    """Adds values `(..., source)` to the entries of a table `(..., size)` that the ids name."""
+    source, size = ops.shape(values)[-1], ops.shape(table)[-1]
     flat = ops.reshape(values, (-1,))
-    rows = ops.arange(ops.size(flat) // shape[-1])
-    rows = ops.reshape(ops.broadcast_to(ops.expand_dims(rows, 1), (ops.shape(rows)[0], shape[-1])), (-1,))
+    rows = ops.arange(ops.size(flat) // source)
+    rows = ops.reshape(ops.broadcast_to(ops.expand_dims(rows, 1), (ops.shape(rows)[0], source)), (-1,))
     indices = ops.stack([ops.cast(rows, "int32"), ops.cast(ops.reshape(ids, (-1,)), "int32")], axis=-1)
-    summed = ops.scatter(indices, flat, (ops.size(flat) // shape[-1], size))
-    return ops.reshape(summed, (*shape[:-1], size))
+    summed = ops.scatter_update(ops.reshape(table, (-1, size)), indices, flat, reduction="add")
+    return ops.reshape(summed, ops.shape(table))

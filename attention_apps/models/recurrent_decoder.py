@@ -3,6 +3,7 @@
 import keras
 from keras import ops, tree
 
+from attention_apps.decoding.state import PER_ITEM
 from attention_apps.layers.time_loop import time_loop
 from attention_apps.models.decoder_cell import DecoderCell
 from attention_apps.models.readout import Readout
@@ -192,7 +193,8 @@ class RecurrentDecoder(keras.layers.Layer):
         source, carry = self._begin(memory)
         if self.attention is not None:
             carry["coverage"] = ops.zeros(ops.shape(source["values"])[:2], self.compute_dtype)
-        return {**carry, **source}
+        # An attention that remembers needs a row for each hypothesis; all others can share their item's.
+        return {**carry, **source} if carry["attention"] else {**carry, PER_ITEM: source}
 
     def step(self, token, state):
         """One token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
@@ -201,7 +203,9 @@ class RecurrentDecoder(keras.layers.Layer):
 
     def step_in_full(self, token, state):
         """As `step`, with `attention` and `features` next to the `logits`."""
-        source = {name: state[name] for name in ("values", "mask", "prepared") if name in state}
+        names = (PER_ITEM,) if PER_ITEM in state else ("values", "mask", "prepared")
+        kept = {name: state[name] for name in names if name in state}
+        source = kept.get(PER_ITEM, kept)
         embedded = self._embed(token)
         steps, carry = self._advance(self.cells[0].project(embedded), embedded, source, state)
         logits = self._logits(self.readout(steps["hidden"], steps.get("context"), embedded))
@@ -212,7 +216,7 @@ class RecurrentDecoder(keras.layers.Layer):
             "attention": steps.get("attention"),
             "features": self._features(steps, embedded),
         }
-        return outputs, {**carry, **source}
+        return outputs, {**carry, **kept}
 
     def _embed(self, tokens):
         return self.embedding(embeddable(tokens, self.vocabulary_size))

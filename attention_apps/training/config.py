@@ -57,7 +57,8 @@ class SelfCriticalConfig:
 class TrainingConfig:
     """All that the training loop can be told; the application's own configuration has it as one section."""
 
-    # How long: passes over the data, or fewer if the optimizer has made this many steps.
+    # How long: passes over the data, or fewer if the optimizer has made this many steps. None at all is for a model
+    # that has learned from cross-entropy before, and goes on with `self_critical`.
     epochs: int = 20
     max_steps: int | None = None
 
@@ -122,7 +123,8 @@ class TrainingConfig:
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        _check_least(self, 1, "epochs", "max_steps", "batch_size", "accumulate", "average_checkpoints", "log_every")
+        _check_least(self, 0 if self.self_critical.epochs else 1, "epochs")
+        _check_least(self, 1, "max_steps", "batch_size", "accumulate", "average_checkpoints", "log_every")
         _check_least(self, 1, "validate_every", "patience")
         _check_least(self, 0, "warmup_steps", "short_first_epochs", "weight_decay", "seed")
         _check_least(self, 0, "doubly_stochastic", "coverage", "guided")

@@ -14,7 +14,7 @@ from attention_apps.models.ctc import ctc_losses
 class CTCCompanion:
     """An `extra_loss` of `TeacherForcing`: λ · CTC + (1 - λ) · cross-entropy (Kim et al. 2017, equation 7).
 
-    A text that has more letters than its recording has frames for is skipped by CTC.
+    A text that has more letters than its recording has frames for is skipped by CTC; the log counts such texts.
 
     Args:
         weight: λ.
@@ -37,12 +37,13 @@ class CTCCompanion:
         outputs: Mapping[str, Any],
         losses: Mapping[str, tf.Tensor],
         epoch: tf.Tensor,
-    ) -> dict[str, tf.Tensor]:
-        """The weighted losses, `ctc` and `cross_entropy`."""
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """The weighted losses, `ctc` and `cross_entropy`, and the count `ctc_skipped`."""
         memory = outputs["memory"]
-        of_texts, _ = ctc_losses(memory["ctc_logits"], memory["mask"], tf.cast(batch["tokens"], tf.int32))
+        of_texts, fits = ctc_losses(memory["ctc_logits"], memory["mask"], tf.cast(batch["tokens"], tf.int32))
         weight = tf.where(epoch < self.alone_epochs, 1.0, self.weight)
-        return {
+        weighted = {
             "ctc": weight * tf.reduce_sum(of_texts),
             "cross_entropy": (1.0 - weight) * losses["cross_entropy"],
         }
+        return weighted, {"ctc_skipped": tf.math.count_nonzero(~fits)}

@@ -51,7 +51,7 @@ class Batches:
         short_first_epochs: epochs at the beginning whose batches come from short to long.
         select: `select(epoch, random)` gives the indices of the examples of an epoch, for curricula and
             mixtures; an index may come more than once, and is then augmented differently each time.
-        augment: `augment(example, random)` gives the example to train on.
+        augment: `augment(example, random, epoch)` gives the example to train on.
         pad_to_multiple: the size of the last padded axis of each array is a multiple of this, for few shapes.
         threads: batches that are computed at a time.
     """
@@ -68,7 +68,7 @@ class Batches:
         shuffle: bool = True,
         short_first_epochs: int = 0,
         select: Callable[[int, np.random.Generator], Sequence[int]] | None = None,
-        augment: Callable[[Example, np.random.Generator], Example] | None = None,
+        augment: Callable[[Example, np.random.Generator, int], Example] | None = None,
         pad_to_multiple: int = 1,
         threads: int = 2,
     ):
@@ -185,7 +185,7 @@ class Batches:
             example = self.examples[index]
             if self.augment is not None:
                 random = np.random.default_rng([_AUGMENT_STREAM, self.seed, epoch, position])
-                example = self.augment(example, random)
+                example = self.augment(example, random, epoch)
             return [_entry(example, path, spec) for path, spec in self._entries]
         except Exception as error:
             raise ValueError(f"Example {index} cannot be used: {error}") from error

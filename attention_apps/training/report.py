@@ -44,13 +44,13 @@ class RunReport:
         if not new and not state.finished:
             self.progress.note(f"going on from step {state.step:,}")
 
-    def step(self, state: RunState, figures: tf.Tensor, names: list[str]) -> None:
+    def step(self, state: RunState, figures: tf.Tensor, names: list[str], counts: list[str]) -> None:
         """Called after each step with its figures, which stay on the device until there is something to tell."""
         self._figures.add(figures)
         log_due = state.step % self.config.log_every == 0
         if log_due or time.monotonic() - self._shown >= SHOW_SECONDS:
             self._shown = time.monotonic()
-            self._tell(state, names, log_due)
+            self._tell(state, names, counts, log_due)
 
     def validation(
         self, state: RunState, metrics: Mapping[str, float], samples: Sequence[tuple[str, str, str]]
@@ -62,8 +62,8 @@ class RunReport:
         if self._logs is not None:
             self._logs.validation(state.step, state.epoch, metrics, samples)
 
-    def _tell(self, state, names, log_due):
-        figures = self._figures.fetch(names)
+    def _tell(self, state, names, counts, log_due):
+        figures = self._figures.fetch(names, counts)
         state.skipped_steps += self._figures.take_skipped()
         if figures:
             self.progress.update(

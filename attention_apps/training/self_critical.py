@@ -89,13 +89,13 @@ class SelfCritical:
 
     def losses(
         self, batch: Mapping[str, Any], position: tf.Tensor, step: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """The named loss, a sum over the batch, and the number of sampled tokens."""
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], tf.Tensor]:
+        """The named loss, a sum over the batch, no counts, and the number of sampled tokens."""
         inputs, targets = batch["tokens"][..., :-1], batch["tokens"][..., 1:]
         outputs = self.model({"source": batch["source"], "tokens": inputs}, in_full=True, training=True)
         outputs["logits"] = self._without_banned(outputs["logits"])
         of_samples = tf.reduce_sum(token_losses(outputs, targets), axis=-1)  # (B, N)
-        return {"self_critical": tf.reduce_sum(of_samples * batch["advantages"])}, target_token_count(targets)
+        return {"self_critical": tf.reduce_sum(of_samples * batch["advantages"])}, {}, target_token_count(targets)
 
     def _without_banned(self, logits):
         """The logits of the distribution that was sampled from."""

@@ -49,12 +49,14 @@ def train(
     if config.self_critical.epochs and rewarded is None:
         raise ValueError("`rewarded` must be given where `self_critical.epochs` is more than 0. Received: None")
     folder = Path(output_folder)
-    objective = TeacherForcing(model, config, extra_loss)
-    # What the second stage is told may change after the first.
-    first = replace(config, self_critical=SelfCriticalConfig())
-    trainer = Trainer(model, first, folder / "cross_entropy", objective, validate, quiet=quiet)
-    histories = [trainer.fit(batches, restart)]
-    config = second_stage(config, histories[0].seconds)
+    histories = []
+    if config.epochs:
+        objective = TeacherForcing(model, config, extra_loss)
+        # What the second stage is told may change after the first.
+        first = replace(config, self_critical=SelfCriticalConfig())
+        trainer = Trainer(model, first, folder / "cross_entropy", objective, validate, quiet=quiet)
+        histories.append(trainer.fit(batches, restart))
+    config = second_stage(config, sum(history.seconds for history in histories))
     if config is not None:
         sampled = rewarded.reward, rewarded.max_length, rewarded.banned_tokens
         objective = SelfCritical(model, config.self_critical, *sampled, seed=config.seed)

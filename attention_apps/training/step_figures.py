@@ -1,12 +1,14 @@
 """The figures of training steps between two rows of the log."""
 
 import time
+from collections.abc import Collection
 
 import numpy as np
 import tensorflow as tf
 
 # After this many steps in a row whose gradients are not finite, a run stops: it will not recover by itself.
 MOST_FAILURES = 50
+_NOT_TOLD = ("tokens", "finite")
 
 
 class StepFigures:
@@ -26,8 +28,13 @@ class StepFigures:
     def add(self, figures: tf.Tensor) -> None:
         self._pending.append(figures)
 
-    def fetch(self, names: list[str]) -> dict[str, float]:
-        """The means of the window, of the losses by token, and the `tokens_per_second`; empty without a good step."""
+    def fetch(self, names: list[str], counts: Collection[str] = ()) -> dict[str, float]:
+        """The figures of the window and its `tokens_per_second`; empty without a good step.
+
+        Args:
+            names: of all figures.
+            counts: those of them that are added up. Of the others there is the mean, of losses by token.
+        """
         rows, self._pending = [np.asarray(figures) for figures in self._pending], []
         for row in rows:
             self._count_failure(row[names.index("finite")] == 0)
@@ -36,13 +43,13 @@ class StepFigures:
             return {}
         table = np.stack(self._rows)
         weights = table[:, names.index("tokens")]
-        means = dict(zip(names, (np.average(column, weights=weights) for column in table.T), strict=True))
-        speed = weights.sum() / max(time.monotonic() - self._since, 1e-9)
-        dropped = ("tokens", "finite")
-        return {
-            **{name: float(mean) for name, mean in means.items() if name not in dropped},
-            "tokens_per_second": float(speed),
+        columns = {name: column for name, column in zip(names, table.T, strict=True) if name not in _NOT_TOLD}
+        figures = {
+            name: column.sum() if name in counts else np.average(column, weights=weights)
+            for name, column in columns.items()
         }
+        speed = weights.sum() / max(time.monotonic() - self._since, 1e-9)
+        return {name: float(figure) for name, figure in {**figures, "tokens_per_second": speed}.items()}
 
     def take_skipped(self) -> int:
         """How many steps were skipped since this was last asked."""

@@ -15,7 +15,7 @@ from attention_apps.training.losses import (
     token_losses,
 )
 
-ExtraLoss = Callable[..., Mapping[str, tf.Tensor]]
+ExtraLoss = Callable[..., tuple[Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]]
 
 
 class TeacherForcing:
@@ -24,8 +24,9 @@ class TeacherForcing:
     Args:
         model: a `Seq2Seq`.
         extra_loss: `extra_loss(model, batch, outputs, losses, epoch)` gives further losses by name, each a sum over the
-            batch; one that carries the name of an entry of `losses` takes its place. `outputs` is what the model
-            returns in full, the memory included.
+            batch, and counts by name, which no gradient is taken of and which the logs add up. A loss that carries
+            the name of an entry of `losses` takes its place. `outputs` is what the model returns in full, the memory
+            included.
     """
 
     def __init__(self, model: keras.Model, config: TrainingConfig, extra_loss: ExtraLoss | None = None):
@@ -43,8 +44,8 @@ class TeacherForcing:
 
     def losses(
         self, batch: Mapping[str, Any], position: tf.Tensor, step: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """The named losses, each a sum over the batch, and the number of target tokens.
+    ) -> tuple[dict[str, tf.Tensor], Mapping[str, tf.Tensor], tf.Tensor]:
+        """The named losses, each a sum over the batch, the named counts, and the number of target tokens.
 
         Args:
             position: epoch and number of the batch, `(2,)`.
@@ -56,11 +57,13 @@ class TeacherForcing:
             inputs = self._mix(batch["source"], inputs, position, step)
         outputs = self.model({"source": batch["source"], "tokens": inputs}, in_full=True, training=True)
         losses = self._target_losses(outputs, targets) | self._attention_losses(outputs, targets)
+        counts = {}
         if self.extra_loss is not None:
-            losses |= self.extra_loss(
+            more, counts = self.extra_loss(
                 model=self.model, batch=batch, outputs=outputs, losses=dict(losses), epoch=position[0]
             )
-        return losses, target_token_count(targets)
+            losses |= more
+        return losses, counts, target_token_count(targets)
 
     def _target_losses(self, outputs, targets):
         of_tokens = token_losses(outputs, targets, self.config.label_smoothing)

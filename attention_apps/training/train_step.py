@@ -16,7 +16,8 @@ class TrainStep:
     The loss is divided by the number of target tokens of the whole step: all replicas, all accumulated batches.
 
     Args:
-        objective: its `losses(batch, position, step)` gives named sums and the number of target tokens.
+        objective: its `losses(batch, position, step)` gives named losses, named counts, all of them sums over the
+            batch, and the number of target tokens.
         average: a moving average to keep up to date, or `None`.
         signature: of one replica's part of a batch.
         accumulate: the most batches of a step.
@@ -35,8 +36,9 @@ class TrainStep:
         self.objective = objective
         self.optimizer = optimizer
         self.average = average
-        # The names of the figures that a step returns, known after the first one.
+        # The names of the figures that a step returns, and those of them that are counts; known after the first step.
         self.names: list[str] = []
+        self.counts: list[str] = []
         self._weights = [variable.value for variable in model.trainable_variables]
         self._paths = [variable.path for variable in model.trainable_variables]
         self._adds_up = accumulate > 1 or self.strategy.num_replicas_in_sync > 1
@@ -88,9 +90,9 @@ class TrainStep:
         return run_on_shards(self.strategy, run, list(zip(parts, earlier_sums, strict=True)))[0]
 
     def _gradients(self, batch, position):
-        """Gradients of all weights, and the sums: `tokens` and each named loss."""
+        """Gradients of all weights, and the sums: `tokens`, each named loss and each named count."""
         with tf.GradientTape() as tape:
-            losses, tokens = self.objective.losses(batch, position, self.optimizer.steps)
+            losses, counts, tokens = self.objective.losses(batch, position, self.optimizer.steps)
             losses = {name: tf.cast(loss, tf.float32) for name, loss in losses.items()}
             # The mean of the part, and not the sum: in float16 its gradients are less likely to overflow.
             loss = tf.add_n(list(losses.values())) / tf.maximum(tokens, 1.0)
@@ -98,10 +100,12 @@ class TrainStep:
         gradients = tape.gradient(scaled, self._weights)
         if self._adds_up:
             gradients = [None if g is None else tf.convert_to_tensor(g) * tokens for g in gradients]
-        return gradients, {"tokens": tokens, **losses}
+        self.counts = list(counts)
+        return gradients, {"tokens": tokens, **losses, **{n: tf.cast(count, tf.float32) for n, count in counts.items()}}
 
     def _apply(self, gradients, sums):
         tokens = tf.maximum(sums.pop("tokens"), 1.0)
+        counts = {name: sums.pop(name) for name in self.counts}
         self._check_any(gradients)
         figures = self.optimizer.apply(gradients, tokens if self._adds_up else tf.constant(1.0))
         if self.average is not None:
@@ -109,6 +113,7 @@ class TrainStep:
         figures = {"loss": tf.add_n(list(sums.values())) / tokens, "tokens": tokens, **figures}
         if len(sums) > 1:
             figures |= {name: total / tokens for name, total in sums.items()}
+        figures |= counts
         self.names = list(figures)
         return tf.stack([tf.cast(figure, tf.float32) for figure in figures.values()])
 

@@ -192,7 +192,7 @@ class Trainer:
             figures = self.make_step(parts, positions)
             state.step += 1
             state.batch = positions[-1][1] + 1
-            self.report.step(state, figures, self.make_step.names)
+            self.report.step(state, figures, self.make_step.names, self.make_step.counts)
             if config.validate_unit == "steps" and state.step % config.validate_every == 0:
                 self._validate()
             self._watch_clock()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_apps.decoding.state import SplitState, as_tensors, batch_size, repeat_rows
+from attention_apps.decoding.state import SplitState, as_tensors, batch_size, repeat_rows, repeat_state
 
 
 def test_rows_are_repeated_one_after_the_other():
@@ -22,6 +22,17 @@ def test_what_a_step_hands_back_untouched_is_told_from_what_changes():
     assert tuple(joined["cell"]["mask"].shape) == (6, 4)
     assert tuple(joined["cell"]["hidden"].shape) == (6, 3)
     assert split.join([hidden])["keys"] is joined["keys"]
+
+
+def test_what_is_there_once_per_item_is_not_repeated():
+    before = as_tensors({"z": {"per_item": {"b": np.ones((2, 4)), "a": np.ones((2, 5))}}, "hidden": np.array([3, 5])})
+    repeated = repeat_state(before, 2)
+    assert np.array(repeated["hidden"]).tolist() == [3, 3, 5, 5]
+    assert all(repeated["z"]["per_item"][name] is before["z"]["per_item"][name] for name in ("a", "b"))
+    joined = SplitState(before, {**before, "hidden": before["hidden"] + 1}, copies=2).join([repeated["hidden"]])
+    assert all(joined["z"]["per_item"][name] is before["z"]["per_item"][name] for name in ("a", "b"))
+    with pytest.raises(ValueError, match=r"must hand back what is below 'per_item' as it was\. Received: other"):
+        SplitState(before, {**before, "z": {"per_item": {"b": before["z"]["per_item"]["b"] + 1, "a": 0}}}, copies=2)
 
 
 def test_a_state_has_an_entry_and_every_entry_a_batch_axis():

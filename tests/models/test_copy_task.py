@@ -28,7 +28,7 @@ FLOORS = {
     "luong local-m": (0.9, lambda: layers.LuongAttention(score="general", window="local-m", half_width=2)),
     "luong local-p": (0.8, lambda: layers.LuongAttention(score="general", window="local-p", half_width=3)),
     "monotonic": (0.8, lambda: layers.MonotonicAttention(UNITS)),
-    "hard": (0.8, lambda: layers.HardAttention(layers.AdditiveAttention(UNITS))),
+    "hard": (0.7, lambda: layers.HardAttention(layers.AdditiveAttention(UNITS))),
     "hard gumbel": (0.8, lambda: layers.HardAttention(layers.AdditiveAttention(UNITS), estimator="gumbel")),
 }
 

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from attention_apps.decoding.state import repeat_state
 from attention_apps.layers import AdditiveAttention
 from attention_apps.models import RecurrentDecoder, Seq2Seq, TextEncoder
 from tests.models.decoders import (
@@ -92,8 +93,26 @@ def test_what_depends_on_the_source_only_is_handed_back_as_it_was():
     decoder(make_tokens(B, T), memory)
     state = decoder.init_state(memory)
     _, after = decoder.step(ops.ones((B,), "int32"), state)
-    assert all(after[name] is state[name] for name in ("values", "mask", "prepared"))
+    assert all(after["per_item"][name] is state["per_item"][name] for name in ("values", "mask", "prepared"))
     assert set(after) == set(state)
+
+
+@pytest.mark.parametrize("attention", ["none", "additive", "multi-head", "location-sensitive"])
+@pytest.mark.parametrize("options", ["before gated deep", "after input feeding"])
+def test_hypotheses_of_an_item_may_share_its_source(attention, options):
+    decoder, memory, tokens = make_recurrent(attention, **RECURRENT[options]), make_memory(), make_tokens(B, N)
+    decoder(tokens, memory)
+    randomise(decoder)
+    shared = repeat_state(decoder.init_state(memory), N)
+    apart = decoder.init_state(
+        {**memory, "values": ops.repeat(memory["values"], N, 0), "mask": ops.repeat(memory["mask"], N, 0)}
+    )
+    for _ in range(2):
+        logits, shared = decoder.step(ops.reshape(tokens, (-1,)), shared)
+        expected, apart = decoder.step(ops.reshape(tokens, (-1,)), apart)
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
+    if attention != "none":
+        np.testing.assert_allclose(shared["coverage"], apart["coverage"], atol=1e-5)
 
 
 def test_the_gate_weighs_the_context():

@@ -33,23 +33,25 @@ def batch():
 
 def losses_of(model, batch, extra_loss, epoch=0):
     objective = TeacherForcing(model, TrainingConfig(), extra_loss)
-    return objective.losses(batch, tf.constant([epoch, 0]), tf.constant(0))[0]
+    return objective.losses(batch, tf.constant([epoch, 0]), tf.constant(0))
 
 
 def test_the_two_losses_share_the_weight(model, batch):
-    plain = losses_of(model, batch, None)
+    plain, counts, _ = losses_of(model, batch, None)
+    assert not counts
     outputs = model({"source": batch["source"], "tokens": batch["tokens"][:, :-1]}, in_full=True, training=True)
     of_texts, fits = ctc_losses(outputs["memory"]["ctc_logits"], outputs["memory"]["mask"], batch["tokens"])
     assert fits.numpy().tolist() == [True, False]
-    joint = losses_of(model, batch, CTCCompanion(0.3))
+    joint, counts, _ = losses_of(model, batch, CTCCompanion(0.3))
     assert set(joint) == {"ctc", "cross_entropy"}
     np.testing.assert_allclose(joint["ctc"], 0.3 * of_texts[0], rtol=1e-4)
     np.testing.assert_allclose(joint["cross_entropy"], 0.7 * plain["cross_entropy"], rtol=1e-4)
+    assert {name: int(count) for name, count in counts.items()} == {"ctc_skipped": 1}
 
 
 def test_ctc_is_alone_at_first(model, batch):
     companion = CTCCompanion(0.5, alone_epochs=2)
-    first, third = losses_of(model, batch, companion, epoch=1), losses_of(model, batch, companion, epoch=2)
+    first, third = (losses_of(model, batch, companion, epoch)[0] for epoch in (1, 2))
     assert first["cross_entropy"] == 0
     np.testing.assert_allclose(first["ctc"], 2 * third["ctc"], rtol=1e-4)
     assert third["cross_entropy"] > 0

@@ -150,7 +150,7 @@ def test_shapes_are_known_as_far_as_they_are_fixed():
     assert make([3, 4], batch_size=1).batches(0).cardinality() == 2
 
 
-def add_noise(example, random):
+def add_noise(example, random, epoch):
     features = example["source"]["features"]
     return example | {"source": example["source"] | {"features": features + random.normal(size=features.shape)}}
 
@@ -188,6 +188,15 @@ def test_augmentation_differs_by_epoch_and_not_by_batch_size():
 
     np.testing.assert_array_equal(features(0, 2), features(0, 3))
     assert not np.isclose(features(0, 2), features(1, 2)).any()
+
+
+def test_an_augmentation_is_told_the_epoch():
+    def count_epochs(example, random, epoch):
+        return example | {"tokens": np.full(2, epoch)}
+
+    batches = make([3, 3], batch_size=2, augment=count_epochs)
+    for epoch in (0, 4):
+        assert (arrays(batches.batches(epoch))[0]["tokens"] == epoch).all()
 
 
 def test_shards_hold_the_rows_of_the_batch():

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_the_baseline_is_the_greedy_text():
 
 def test_the_loss_is_the_weighted_log_probability_of_the_samples():
     model, objective, part, _ = prepared(SelfCriticalConfig(samples=3), share_of_fives)
-    losses, count = objective.losses(part, tf.constant([0, 0]), tf.constant(0))
+    losses, _, count = objective.losses(part, tf.constant([0, 0]), tf.constant(0))
     tokens, advantages = part["tokens"].numpy(), part["advantages"].numpy()
     logits = model({"source": part["source"], "tokens": tokens[..., :-1]}).numpy()
     logits[..., :2] = -np.inf
@@ -158,7 +159,7 @@ def test_a_part_without_examples_counts_nowhere():
     objective = SelfCritical(model, SelfCriticalConfig(samples=2), reward, max_length=3)
     batch = {"source": {"token_ids": tf.zeros((1, 1), tf.int32)}, "tokens": tf.zeros((1, 1), tf.int32)}
     (part,) = objective.prepare((batch,), [np.array([], int)], (0, 0))
-    losses, count = objective.losses(part, tf.constant([0, 0]), tf.constant(0))
+    losses, _, count = objective.losses(part, tf.constant([0, 0]), tf.constant(0))
     assert count == 0
     assert losses["self_critical"] == 0
 
@@ -176,6 +177,13 @@ def test_the_second_stage_follows_the_first_and_both_are_continued(tmp_path):
     assert train(other, make_batches(), rewarded_config(), tmp_path, rewarded=rewarded, quiet=True) == histories
     for a, b in zip(weights_of(model), weights_of(other), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_model_that_has_learned_before_goes_straight_to_the_second_stage(tmp_path):
+    config, rewarded = replace(rewarded_config(), epochs=0), RewardedSampling(share_of_fives, max_length=5)
+    (history,) = train(make_model(), make_batches(), config, tmp_path, rewarded=rewarded, quiet=True)
+    assert history.steps == 8
+    assert not (tmp_path / "cross_entropy").exists()
 
 
 def test_a_second_stage_that_makes_it_worse_changes_nothing(tmp_path):

@@ -194,7 +194,7 @@ def test_a_step_that_is_not_finite_changes_nothing(tmp_path):
 
 def test_a_run_that_never_is_finite_stops_with_advice(tmp_path):
     def extra_loss(losses, **_):
-        return {"cross_entropy": losses["cross_entropy"] * float("inf")}
+        return {"cross_entropy": losses["cross_entropy"] * float("inf")}, {}
 
     config = make_config(epochs=MOST_FAILURES, log_every=10)
     with pytest.raises(FloatingPointError, match=f"The gradients of {MOST_FAILURES} steps in a row were not finite"):
@@ -217,11 +217,28 @@ def test_an_extra_loss_sees_the_epoch_and_may_replace_what_is_there(tmp_path):
     def extra_loss(model, batch, outputs, losses, epoch):
         assert outputs["memory"]["values"].shape[-1] == 5
         tokens = tf.reduce_sum(tf.cast(batch["tokens"][:, 1:] != 0, tf.float32))
-        return {"cross_entropy": 0.0 * losses["cross_entropy"], "epoch": tokens * tf.cast(epoch, tf.float32)}
+        return {"cross_entropy": 0.0 * losses["cross_entropy"], "epoch": tokens * tf.cast(epoch, tf.float32)}, {}
 
     fit(tmp_path, make_config(log_every=4), extra_loss=extra_loss)
     table = rows(tmp_path / "training.csv")
     assert [float(row["loss"]) for row in table] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_counts_of_an_extra_loss_are_added_up_and_change_no_weight(tmp_path, accumulate):
+    def extra_loss(batch, outputs, **_):
+        short = tf.reduce_sum(tf.cast(batch["tokens"] != 0, tf.int32), axis=1) <= 4
+        return {}, {"short_texts": tf.math.count_nonzero(short), "norm": tf.reduce_sum(outputs["logits"] ** 2)}
+
+    config = make_config(epochs=2, log_every=4 // accumulate, accumulate=accumulate)
+    _, plain, _ = fit(tmp_path / "plain", config)
+    _, counted, _ = fit(tmp_path / "counted", config, extra_loss=extra_loss)
+    expected = sum(len(example["tokens"]) <= 4 for example in make_examples())
+    table = rows(tmp_path / "counted" / "training.csv")
+    assert 0 < expected < 30
+    assert [float(row["short_texts"]) for row in table] == [expected, expected]
+    assert [row["loss"] for row in table] == [row["loss"] for row in rows(tmp_path / "plain" / "training.csv")]
+    assert_equal_weights(plain, counted)
 
 
 def test_hard_attention_is_trained_by_its_estimator(tmp_path):
