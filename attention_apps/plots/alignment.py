@@ -1,8 +1,10 @@
 """Which words were read for each word written, as a picture and as a page."""
 
 import html
+import itertools
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,14 @@ _STYLE = """body { font: 18px/1.7 sans-serif; max-width: 46em; margin: 2em auto;
 .written span { cursor: default; border-bottom: 2px solid #bbb; }
 .written span.copied { border-color: #c60; }
 .written span:hover, .written span:focus { background: #fd6; }
-.source { color: #333; }"""
+.source { color: #333; }
+.source span { border-radius: 3px; }
+.hint { color: #777; font-size: 14px; }"""
+_HINT = "Point at a word to see what was read for it. Words with an orange line were copied."
+_COPIED = "#c60"
+# Between words, a space; none before the first kind of mark, and none after the second.
+_CLOSING = re.compile(r"[,.;:!?%)\]}»”\u2019…]+|['\u2019]s")
+_OPENING = re.compile(r"[(\[{«“$£€#@]")
 _SCRIPT = """for (const passage of document.querySelectorAll("section")) {
   const weights = JSON.parse(passage.querySelector("script").textContent);
   const source = passage.querySelectorAll(".source span");
@@ -26,6 +35,7 @@ _SCRIPT = """for (const passage of document.querySelectorAll("section")) {
     word.tabIndex = 0;
     word.addEventListener("mouseenter", show);
     word.addEventListener("focus", show);
+    if (row === 0) show();
   });
 }"""
 
@@ -41,7 +51,10 @@ class Alignment:
 
 
 def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) -> None:
-    """Draws one square for each pair of words, the darker the more the one was read for the other."""
+    """Draws one square for each pair of words, the darker the more the one was read for the other.
+
+    The words written stand at the side, in orange where they were copied, and those that were read below.
+    """
     from matplotlib.figure import Figure
 
     shapes = [(max(len(one.written), 1), max(len(one.source), 1)) for one in alignments] or [(1, 1)]
@@ -53,6 +66,10 @@ def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) ->
         axis.imshow(one.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
         axis.set_xticks(range(len(one.source)), _drawable(one.source), rotation=90)
         axis.set_yticks(range(len(one.written)), _drawable(one.written))
+        for label, copied in zip(axis.get_yticklabels(), one.copied):
+            label.set_color(_COPIED if copied else "black")
+        axis.hlines([row + 0.5 for row in range(len(one.written) - 1)], -0.5, len(one.source) - 0.5, "#ddd", lw=0.5)
+        axis.tick_params(length=0)
     figure.savefig(path)
 
 
@@ -62,6 +79,7 @@ def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) -
     page = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Summary</title><style>{_STYLE}</style></head>
 <body>
+<p class="hint">{_HINT}</p>
 {sections}
 <script>{_SCRIPT}</script>
 </body></html>
@@ -71,13 +89,23 @@ def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) -
 
 def _section(one):
     classes = ["copied" if copied else "" for copied in one.copied]
-    written = " ".join(f'<span class="{kind}">{html.escape(word)}</span>' for kind, word in zip(classes, one.written))
-    source = " ".join(f"<span>{html.escape(word)}</span>" for word in one.source)
+    written = _spaced(
+        one.written, [f'<span class="{kind}">{html.escape(word)}</span>' for kind, word in zip(classes, one.written)]
+    )
+    source = _spaced(one.source, [f"<span>{html.escape(word)}</span>" for word in one.source])
     weights = json.dumps(np.round(one.weights, 3).astype(float).tolist())
     data = f'<script type="application/json">{weights}</script>'
     return (
         f'<section>\n<h2 class="written">{written}</h2>\n<p class="source" dir="auto">{source}</p>\n{data}\n</section>'
     )
+
+
+def _spaced(words, elements):
+    """The elements of words one after the other, with spaces where people put them."""
+    joined = "".join(elements[:1])
+    for (before, word), element in zip(itertools.pairwise(words), elements[1:]):
+        joined += ("" if _CLOSING.fullmatch(word) or _OPENING.fullmatch(before) else " ") + element
+    return joined
 
 
 def _drawable(words):

@@ -103,7 +103,7 @@ def add_noise(waveform: np.ndarray, random: np.random.Generator, decibels: tuple
     Args:
         decibels: the range of the ratio of the recording's power to that of the noise.
     """
-    noise = _coloured_noise(len(waveform), random.uniform(0.0, 2.0), random)
+    noise = coloured_noise(len(waveform), random.uniform(0.0, 2.0), random)
     ratio = 10 ** (random.uniform(*decibels) / 10)
     power = max(float(np.mean(np.square(waveform))), _TINY_POWER)
     return waveform + noise * np.float32(np.sqrt(power / ratio))
@@ -139,9 +139,10 @@ def _stretch(random: np.random.Generator, size: int, widest: int) -> slice:
     return slice(start, start + width)
 
 
-def _coloured_noise(size: int, slope: float, random: np.random.Generator) -> np.ndarray:
+def coloured_noise(size: int, slope: float, random: np.random.Generator) -> np.ndarray:
     """Noise of unit power that falls as 1 / frequency^slope above 50 Hz."""
-    spectrum = np.fft.rfft(random.normal(size=size).astype(np.float32))
-    frequencies = np.fft.rfftfreq(size, 1 / SAMPLE_RATE)
-    noise = np.fft.irfft(spectrum * np.maximum(frequencies, 50) ** (-slope / 2), size)
+    fast_size = 2 ** max(size - 1, 1).bit_length()  # a power of 2, for the transform
+    spectrum = np.fft.rfft(random.standard_normal(fast_size, np.float32))
+    frequencies = np.fft.rfftfreq(fast_size, 1 / SAMPLE_RATE)
+    noise = np.fft.irfft(spectrum * np.maximum(frequencies, 50) ** (-slope / 2), fast_size)[:size]
     return (noise / np.sqrt(max(np.mean(np.square(noise)), _TINY_POWER))).astype(np.float32)

@@ -4,12 +4,17 @@ import enum
 
 import tensorflow as tf
 
+from attention_apps.preprocessing.bmp import bmp_sides, decode_true_colour, is_true_colour
 from attention_apps.preprocessing.exif import exif_orientation, turn_upright
+from attention_apps.preprocessing.gif import first_frame
 
 MAX_PIXELS = 80_000_000
 FITS = ("squash", "crop")
 _JPEG_MAGIC = b"\xff\xd8\xff"
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+_GIF_MAGIC = b"GIF8"
+_BMP_MAGIC = b"BM"
+_JPEG, _PNG, _GIF, _BMP, _OTHER = range(5)
 
 
 class ImageStatus(enum.IntEnum):
@@ -17,7 +22,7 @@ class ImageStatus(enum.IntEnum):
 
     DECODED = 0
     BROKEN = 1  # empty, truncated or damaged
-    UNSUPPORTED = 2  # neither JPEG nor PNG
+    UNSUPPORTED = 2  # neither JPEG, PNG, GIF nor BMP of 24 or 32 bits
     TOO_LARGE = 3  # more than MAX_PIXELS
 
 
@@ -27,7 +32,7 @@ def is_jpeg_or_png(contents: bytes) -> bool:
 
 
 def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes and resizes a batch of JPEG and PNG files; one that cannot be decoded does not fail the others.
+    """Decodes and resizes a batch of files, see `decode_image`; one that cannot be decoded does not fail the others.
 
     Args:
         image_bytes: the files' bytes, a string tensor `(batch,)`.
@@ -54,7 +59,8 @@ def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> t
 
 
 def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes one JPEG or PNG file, upright, with transparent parts on white.
+    """Decodes one image file: JPEG and PNG upright, with transparent parts on white; the first frame of a GIF, as large
+    as that frame is, and BMP of 24 or 32 bits, both without transparency.
 
     Returns:
         The image `(height, width, 3)`, uint8, and its `ImageStatus`; a black pixel if that is not `DECODED`.
@@ -62,18 +68,20 @@ def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Raises:
         tf.errors.InvalidArgumentError: the file is broken.
     """
-    is_jpeg = tf.strings.substr(contents, 0, len(_JPEG_MAGIC)) == _JPEG_MAGIC
-    is_png = tf.strings.substr(contents, 0, len(_PNG_MAGIC)) == _PNG_MAGIC
-    status = tf.case(
-        [
-            (is_jpeg, lambda: _size_status(_jpeg_sides(contents))),
-            (is_png, lambda: _size_status(_png_sides(contents))),
-        ],
-        default=lambda: tf.where(tf.strings.length(contents) == 0, ImageStatus.BROKEN, ImageStatus.UNSUPPORTED),
+    kind = _kind(contents)
+    contents, status = tf.switch_case(
+        kind,
+        {
+            _JPEG: lambda: (contents, _size_status(_jpeg_sides(contents))),
+            _PNG: lambda: (contents, _size_status(_png_sides(contents))),
+            _GIF: lambda: _check_gif(contents),
+            _BMP: lambda: (contents, _bmp_status(contents)),
+        },
+        default=lambda: (contents, _other_status(contents)),
     )
     image = tf.cond(
         status == ImageStatus.DECODED,
-        lambda: _decode_upright(contents, is_jpeg),
+        lambda: _decode(contents, kind),
         lambda: tf.zeros((1, 1, 3), tf.uint8),
     )
     return tf.ensure_shape(image, (None, None, 3)), status
@@ -116,13 +124,27 @@ def _on_white(rgb: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
     return tf.cast((rgb * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
 
 
-def _decode_upright(contents: tf.Tensor, is_jpeg: tf.Tensor) -> tf.Tensor:
-    image = tf.cond(
-        is_jpeg,
-        # The same pixels, bit for bit, as libjpeg-turbo gives elsewhere (Pillow, OpenCV).
-        lambda: tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE"),
-        lambda: _decode_png(contents),
+def _kind(contents: tf.Tensor) -> tf.Tensor:
+    kind = tf.constant(_OTHER)
+    for number, magic in ((_JPEG, _JPEG_MAGIC), (_PNG, _PNG_MAGIC), (_GIF, _GIF_MAGIC), (_BMP, _BMP_MAGIC)):
+        kind = tf.where(tf.strings.substr(contents, 0, len(magic)) == magic, number, kind)
+    return kind
+
+
+def _decode(contents: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
+    return tf.switch_case(
+        kind,
+        {
+            # The same pixels, bit for bit, as libjpeg-turbo gives elsewhere (Pillow, OpenCV).
+            _JPEG: lambda: _turn(tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE"), contents),
+            _PNG: lambda: _turn(_decode_png(contents), contents),
+            _GIF: lambda: tf.io.decode_gif(contents)[0],
+            _BMP: lambda: decode_true_colour(contents),
+        },
     )
+
+
+def _turn(image: tf.Tensor, contents: tf.Tensor) -> tf.Tensor:
     return turn_upright(image, exif_orientation(contents))
 
 
@@ -141,6 +163,19 @@ def _decode_png(contents: tf.Tensor) -> tf.Tensor:
 def _size_status(sides: tf.Tensor) -> tf.Tensor:
     is_too_large = tf.reduce_prod(tf.cast(sides, tf.float64)) > MAX_PIXELS
     return tf.where(is_too_large, ImageStatus.TOO_LARGE, ImageStatus.DECODED)
+
+
+def _check_gif(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    contents, sides, is_whole = first_frame(contents)
+    return contents, tf.where(is_whole, _size_status(sides), ImageStatus.BROKEN)
+
+
+def _bmp_status(contents: tf.Tensor) -> tf.Tensor:
+    return tf.where(is_true_colour(contents), _size_status(bmp_sides(contents)), ImageStatus.UNSUPPORTED)
+
+
+def _other_status(contents: tf.Tensor) -> tf.Tensor:
+    return tf.where(tf.strings.length(contents) == 0, ImageStatus.BROKEN, ImageStatus.UNSUPPORTED)
 
 
 def _jpeg_sides(contents: tf.Tensor) -> tf.Tensor:

@@ -1,3 +1,4 @@
+import html
 import json
 import re
 
@@ -34,6 +35,14 @@ def test_a_page_holds_words_and_weights_and_nothing_from_elsewhere(tmp_path):
     assert json.loads(weights[0]) == ONE.weights.tolist()
     assert len(weights) == 2
     assert 'class="copied"' in page
+
+
+def test_marks_stand_where_people_put_them(tmp_path):
+    words = ["He", "(", "Bob", "'s", ")", "pays", "$", "3", ",", "he", "said", "-", "twice", "!"]
+    write_alignments([Alignment(words, words, np.eye(len(words)), [False] * len(words))], tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    plain = html.unescape(re.sub("<[^>]*>", "", page[page.index("<h2") : page.index("</h2>")]))
+    assert plain == "He (Bob's) pays $3, he said - twice!"
 
 
 def test_an_empty_page_is_a_page(tmp_path):

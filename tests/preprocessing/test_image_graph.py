@@ -41,6 +41,8 @@ GOOD = {
     "turned png": encode((7, 19, 3), "PNG", exif=turned(8)),
     "transparent png": encode((20, 17, 4), "PNG"),
     "one pixel": encode((1, 1, 3), "PNG"),
+    "gif": encode((23, 31), "GIF"),
+    "bmp": encode((11, 13, 3), "BMP"),
 }
 BAD = {
     "empty": (b"", ImageStatus.BROKEN),
@@ -48,7 +50,12 @@ BAD = {
     "truncated png": (GOOD["png"][:40], ImageStatus.BROKEN),
     "no header": (b"\x89PNG\r\n\x1a\n", ImageStatus.BROKEN),
     "text": (b"a text called .jpg", ImageStatus.UNSUPPORTED),
-    "gif": (encode((5, 5), "GIF"), ImageStatus.UNSUPPORTED),
+    "truncated gif": (GOOD["gif"][:-30], ImageStatus.BROKEN),
+    "gif without a frame": (GOOD["gif"][:13] + b"\x3b", ImageStatus.BROKEN),
+    "truncated bmp": (GOOD["bmp"][:-30], ImageStatus.BROKEN),
+    "header of a bmp": (b"BM" + bytes(20), ImageStatus.BROKEN),
+    "bmp with a table of colours": (encode((5, 5), "BMP"), ImageStatus.UNSUPPORTED),
+    "webp": (encode((5, 5, 3), "WEBP"), ImageStatus.UNSUPPORTED),
     "bomb": (GOOD["png"][:16] + struct.pack(">II", 20000, 20000) + GOOD["png"][24:], ImageStatus.TOO_LARGE),
 }
 

@@ -1,0 +1,132 @@
+"""Where a captioner looked for each word, as a picture and as a page."""
+
+import base64
+import html
+import io
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+
+_PANELS_PER_ROW = 5
+_PANEL_INCHES = 2.4
+# The light in which a region is shown that was not looked at at all.
+_DIMMEST = 0.3
+_MASK_PIXELS_PER_REGION = 8
+_PHOTO_QUALITY = 88
+# There is no script: the dimmed photo of a word is inside the word, and is shown while the word is under the pointer
+# or has the focus.
+_STYLE = """.photo-attention { position: relative; max-width: 40em; margin: 0 auto; font: 18px/1.5 sans-serif; }
+.photo-attention img { display: block; width: 100%; border-radius: 6px; }
+.photo-attention .words { font-size: 1.35em; margin: .6em 0 .2em; }
+.photo-attention .word { padding: .05em .15em; border-radius: 4px; border-bottom: 2px solid #d98a00; cursor: default; }
+.photo-attention .word img { position: absolute; top: 0; left: 0; opacity: 0; pointer-events: none;
+  transition: opacity .15s; }
+.photo-attention .word:hover, .photo-attention .word:focus { background: #ffd54a; color: #000; outline: none; }
+.photo-attention .word:focus { outline: 2px solid #a35f00; }
+.photo-attention .word:hover img, .photo-attention .words:not(:hover) .word:focus img { opacity: 1; }
+.photo-attention .hint, .photo-attention li { opacity: .8; font-size: .85em; }
+.photo-attention .score { font-variant-numeric: tabular-nums; opacity: .75; }"""
+_PAGE_STYLE = ":root { color-scheme: light dark; } body { margin: 2em 1em; }"
+
+
+@dataclass(frozen=True)
+class PhotoAttention:
+    """A photo `(height, width, 3)`, the words of its caption, and the weights of its regions for each of them.
+
+    `weights` is `(words, rows, columns)`; its grid lies over the whole photo.
+    """
+
+    pixels: np.ndarray
+    words: Sequence[str]
+    weights: np.ndarray
+
+
+def draw_photo_attention(shown: PhotoAttention, path: str | os.PathLike) -> None:
+    """Draws the photo, and once more for each word: bright where the model looked, dim where it did not."""
+    from matplotlib.figure import Figure
+
+    height, width = shown.pixels.shape[:2]
+    columns = min(len(shown.words) + 1, _PANELS_PER_ROW)
+    rows = math.ceil((len(shown.words) + 1) / columns)
+    panel_height = _PANEL_INCHES * min(max(height / width, 0.2), 3.0) + 0.35  # the word stands above
+    figure = Figure(figsize=(columns * _PANEL_INCHES, rows * panel_height), dpi=150, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    panels = [shown.pixels, *(_lit(shown.pixels, weights) for weights in shown.weights)]
+    for axis in axes:
+        axis.axis("off")
+    for axis, panel, word in zip(axes, panels, ["", *shown.words]):
+        axis.imshow(panel)
+        # A dollar sign begins a formula.
+        axis.set_title(word.replace("$", r"\$"), fontsize=13, pad=4)
+    figure.savefig(path)
+
+
+def write_photo_attention(
+    shown: PhotoAttention, alternatives: Sequence[tuple[str, float]], path: str | os.PathLike
+) -> None:
+    """Writes a page, of one file, that lights up where the model looked for the word under the pointer.
+
+    Args:
+        alternatives: text and score of each hypothesis, best first; the first is that of the words shown.
+    """
+    page = f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(alternatives[0][0])}</title><style>{_PAGE_STYLE}</style></head>
+<body>
+{photo_attention_html(shown, alternatives)}
+</body></html>
+"""
+    Path(path).write_text(page, encoding="utf-8", errors="replace")
+
+
+def photo_attention_html(shown: PhotoAttention, alternatives: Sequence[tuple[str, float]]) -> str:
+    """The element of the page that has everything in it, as a notebook shows it."""
+    photo = _data_url(PIL.Image.fromarray(shown.pixels), "JPEG", quality=_PHOTO_QUALITY)
+    height, width = shown.pixels.shape[:2]
+    words = " ".join(
+        f'<span class="word" tabindex="0">{html.escape(word)}'
+        f'<img src="{_mask(weights)}" alt="" style="aspect-ratio: {width} / {height}"></span>'
+        for word, weights in zip(shown.words, shown.weights, strict=True)
+    )
+    others = "\n".join(
+        f'<li><span class="score">{score:.3f}</span> {html.escape(text)}</li>' for text, score in alternatives
+    )
+    return f"""<div class="photo-attention"><style>{_STYLE}</style>
+<img src="{photo}" alt="{html.escape(alternatives[0][0])}" style="aspect-ratio: {width} / {height}">
+<p class="words">{words}</p>
+<p class="hint">Point at a word, or go through the words with the tab key, to see where the model looked for it.</p>
+<ol>
+{others}
+</ol></div>"""
+
+
+def _lit(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    height, width = pixels.shape[:2]
+    light = _DIMMEST + (1 - _DIMMEST) * _smooth(weights, width, height)
+    return (pixels * light[..., np.newaxis]).astype(np.uint8)
+
+
+def _mask(weights: np.ndarray) -> str:
+    """A black image that lets through what was looked at."""
+    rows, columns = weights.shape
+    light = _smooth(weights, columns * _MASK_PIXELS_PER_REGION, rows * _MASK_PIXELS_PER_REGION)
+    alpha = np.rint((1 - light) * (1 - _DIMMEST) * 255).astype(np.uint8)
+    return _data_url(PIL.Image.fromarray(np.stack([np.zeros_like(alpha), alpha], -1), "LA"), "PNG", optimize=True)
+
+
+def _smooth(weights: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Weights of regions as those of pixels, from 0 to 1 where the model looked most."""
+    grid = PIL.Image.fromarray(np.asarray(weights, np.float32))
+    light = np.clip(np.asarray(grid.resize((width, height), PIL.Image.Resampling.BICUBIC)), 0, None)
+    return light / max(float(light.max()), np.finfo(np.float32).tiny)
+
+
+def _data_url(image: PIL.Image.Image, image_format: str, **options) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, image_format, **options)
+    return f"data:image/{image_format.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"

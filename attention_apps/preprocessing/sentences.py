@@ -1,0 +1,69 @@
+"""Where sentences begin, and what counts as a word: graph code over tokens with joiner marks.
+
+The tokens are those of `text.tokenize` or `sentence_words.tokenize_sentence`, ragged, `(batch, None)`.
+"""
+
+import tensorflow as tf
+
+from attention_apps.preprocessing.text import JOINER
+
+_ENDS = rf"{JOINER}?(?:[.?!\x{{2026}}\x{{3002}}\x{{FF1F}}\x{{FF01}}]|\.\.+){JOINER}?"
+_SHORT = "[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Gen|Gov|Sen|Rep|Lt|Col|Sgt|Capt|Jr|Sr|vs|No|Inc|Ltd|Co|Corp"
+_ABBREVIATION = rf"{JOINER}?(?:{_SHORT})\.?"
+_JOINED = rf"{JOINER}(?s:.*)"
+_BEGINS_SMALL = r"\PL*\p{Ll}(?s:.*)"
+_WORD = r"(?s:.*)[\pL\pN](?s:.*)"
+
+
+def count_words(tokens: tf.RaggedTensor) -> tf.Tensor:
+    """How many tokens of each text have a letter or a digit, int32 `(batch,)`."""
+    is_word = tf.strings.regex_full_match(tokens.flat_values, _WORD)
+    return tf.reduce_sum(tokens.with_flat_values(tf.cast(is_word, tf.int32)), axis=1)
+
+
+def sentence_starts(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Whether a sentence begins at each token: after the end of one, unless with a small letter.
+
+    Quotes and brackets that close after its end belong to a sentence. The full stop of an abbreviation is no end.
+    """
+    flat, rows = tokens.flat_values, tokens.value_rowids()
+    first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(flat)]
+    joined = tf.strings.regex_full_match(flat, _JOINED)
+    ends = tf.strings.regex_full_match(flat, _ENDS)
+    before = tf.where(first, "", _shifted(flat, ""))
+    closes = ends & ~tf.strings.regex_full_match(before, _ABBREVIATION)
+    # What is joined to the token before it, and is no end itself, leaves things as they are.
+    ended = _at_last(closes, ends | ~joined | first)
+    begins = _shifted(ended, False) & ~joined & ~tf.strings.regex_full_match(flat, _BEGINS_SMALL)
+    return tokens.with_flat_values(first | begins)
+
+
+def piece_starts(starts: tf.RaggedTensor, max_length: int) -> tf.RaggedTensor:
+    """As `sentence_starts`, with sentences longer than `max_length` cut."""
+    places = tf.range(tf.size(starts.flat_values))
+    since_start = places - _at_last(places, starts.flat_values)
+    return starts.with_flat_values(since_start % max_length == 0)
+
+
+def first_passage_lengths(starts: tf.RaggedTensor, max_length: int) -> tf.Tensor:
+    """How many tokens the first whole sentences have that are no longer than `max_length`, int64 `(batch,)`.
+
+    Of a first sentence that is longer, so much is taken.
+    """
+    lengths = starts.row_lengths()
+    places = tf.ragged.range(lengths)
+    fits = starts.flat_values & (places.flat_values <= max_length)
+    longest = tf.reduce_max(places.with_flat_values(tf.where(fits, places.flat_values, 0)), axis=1)
+    longest = tf.where(longest <= 0, tf.cast(max_length, tf.int64), longest)
+    return tf.where(lengths <= max_length, lengths, longest)
+
+
+def _shifted(values, first):
+    """Each value's predecessor."""
+    return tf.concat([[first], values], axis=0)[:-1]
+
+
+def _at_last(values, marks):
+    """For each position the value at the last marked one."""
+    places = tf.where(marks)[:, 0]
+    return tf.gather(values, tf.gather(places, tf.cumsum(tf.cast(marks, tf.int64)) - 1))
