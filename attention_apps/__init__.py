@@ -15,7 +15,9 @@ if "tensorflow" not in sys.modules:
 
 # Public names and the modules they are in.
 _HOMES = {
+    "Caption": "attention_apps.applications.caption",
     "ImageCaptioner": "attention_apps.applications.image_captioner",
+    "SpeechRecognizer": "attention_apps.applications.speech_recognizer",
     "TextSummarizer": "attention_apps.applications.text_summarizer",
     "Seq2Seq": "attention_apps.models.seq2seq",
     "TextEncoder": "attention_apps.models.text_encoder",

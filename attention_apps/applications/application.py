@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,6 +24,7 @@ from attention_apps.decoding import DecodingOptions, DecodingResult, beam_search
 from attention_apps.metrics import MetricResult
 from attention_apps.models import Seq2Seq
 from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.serving import Signature, export_saved_model
 from attention_apps.training.config import read_config, to_dict
 from attention_apps.training.data_check import DataCheck
 from attention_apps.training.data_report import DataReport
@@ -89,6 +90,10 @@ class Application:
             raise ValueError(f"{folder}: {error}") from None
         application = cls(config, Vocabulary.from_text(content.texts[VOCABULARY]))
         _assign_weights(application.model, content.weights, folder)
+        try:
+            application._take_files(content.texts)
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from None
         return application
 
     def save(self, folder: str | os.PathLike, card: str | None = None, half_precision: bool = False) -> None:
@@ -101,10 +106,23 @@ class Application:
         self._check_trained()
         dtype = "float16" if half_precision else "float32"
         weights = {path: np.asarray(weight, dtype) for path, weight in _named_weights(self.model).items()}
-        content = PresetContent(
-            {"task": self.task, "config": to_dict(self.config)}, {VOCABULARY: self.vocabulary.to_text()}, weights
-        )
+        texts = {VOCABULARY: self.vocabulary.to_text(), **self._files()}
+        content = PresetContent({"task": self.task, "config": to_dict(self.config)}, texts, weights)
         write_preset_folder(folder, content, card or f"# {Path(folder).name}\n\nA model for {self.task}.\n")
+
+    def with_config(self, config: Any) -> Self:
+        """A copy under another configuration, with the same words and weights.
+
+        All may differ that changes no weight's shape: what learns, dropout, training, decoding. An attention may also
+        become a hard one, or a hard one soft.
+        """
+        self._check_trained()
+        other = type(self)(config, self.vocabulary)
+        weights = {path: weight.numpy() for path, weight in _named_weights(self.model).items()}
+        wanted = _named_weights(other.model)
+        _assign_weights(other.model, _as_in(wanted, weights), "`config` changes the sizes of the model")
+        other._take_files({VOCABULARY: self.vocabulary.to_text(), **self._files()})
+        return other
 
     # Training
 
@@ -196,18 +214,18 @@ class Application:
             return self._measure(self._examples(rows, Path(cache or temporary), quiet, training=False), options)
 
     def _learn_words(self, rows):
-        """Makes the vocabulary and the model, or adds new words to both."""
+        """Makes the vocabulary and the model, or adds new words to both; in half precision, the model is made anew."""
         if self.vocabulary is None:
             self.vocabulary = self._make_vocabulary(rows)
             self.model = self._make_trainable_model()
             return
         grown = self.vocabulary.grow(self._new_words(rows))
-        if len(grown) == len(self.vocabulary):
+        if len(grown) == len(self.vocabulary) and not self.config.training.mixed_precision:
             return
         old, self.vocabulary = self.model, grown
         self.model = self._make_trainable_model()
         copy_grown_weights(old, self.model)
-        self._searches = {}
+        self._graphs = {}
 
     def _make_trainable_model(self):
         """The model, computing in half precision where training is told to."""
@@ -242,31 +260,52 @@ class Application:
                 texts[row] = best[0]
         return texts
 
+    # Serving
+
+    def export(self, folder: str | os.PathLike, options: DecodingOptions | None = None) -> Path:
+        """Writes a TensorFlow SavedModel that takes raw input and answers with text, the search inside of it.
+
+        It needs core TensorFlow ops only: neither this package nor Keras. Its README.md names inputs and outputs.
+
+        Args:
+            folder: named as the model is to be called; the export is version `1` in it, or the one after the newest.
+            options: of the search; those of the configuration by default.
+
+        Returns:
+            The folder of the version.
+        """
+        self._check_trained()
+        options = self.config.decoding if options is None else options
+        title = type(self).__doc__.splitlines()[0]
+        search = ", ".join(f"{name} {value}" for name, value in asdict(options).items())
+        return export_saved_model(folder, self._signatures(options), title, {"Search": search})
+
     # Decoding
 
     def _search(self, source: Mapping[str, tf.Tensor], options: DecodingOptions | None = None) -> DecodingResult:
         """The search over a batch, one graph for each set of options."""
         options = self.config.decoding if options is None else options
-        searches = self.__dict__.setdefault("_searches", {})
-        if options not in searches:
-            searches[options] = tf.function(
-                functools.partial(self._search_graph, options=options), reduce_retracing=True, autograph=False
-            )
-        return searches[options](source)
+        search = functools.partial(self._search_in_graph, options=options)
+        return self._graph(("search", options), search, self._search_signature())(source)
 
-    def _search_graph(self, source, options):
+    def _search_in_graph(self, source, options):
         decoder, memory = self.model.decoder, self.model.encode(source)
         return beam_search(decoder.step, decoder.init_state(memory), options, scorers=self._scorers(memory, options))
 
     def _attention(self, source, token_ids):
         """Weights `(batch, time, source)` of a teacher-forced pass over what was written."""
-        if "_attention_graph" not in self.__dict__:
-            self._attention_graph = tf.function(self._attend, reduce_retracing=True, autograph=False)
-        return self._attention_graph(source, token_ids)
+        return self._graph("attention", self._attend)(source, token_ids)
 
     def _attend(self, source, token_ids):
         tokens = tf.concat([tf.ones_like(token_ids[:, :1]), token_ids[:, :-1]], axis=1)
         return self.model.decoder(tokens, self.model.encode(source), return_attention=True)[1]
+
+    def _graph(self, name: Any, function: Any, signature: list[Any] | None = None) -> Any:
+        """The function as a graph, which lasts as long as the model it was made with."""
+        graphs = self.__dict__.setdefault("_graphs", {})
+        if name not in graphs:
+            graphs[name] = tf.function(function, signature, reduce_retracing=True, autograph=False)
+        return graphs[name]
 
     def _results(self, items: Iterable[Any], options: DecodingOptions | None) -> Iterator[Any]:
         """A result for each item, in order; a batch at a time, so that items may be many."""
@@ -314,6 +353,21 @@ class Application:
         """The reward of self-critical training, or `None`."""
         return None
 
+    def _signatures(self, options: DecodingOptions) -> dict[str, Signature]:
+        """How an export is called."""
+        raise ValueError(f"{type(self).__name__} has no export to a SavedModel yet.")
+
+    def _files(self) -> dict[str, str]:
+        """Further text files that are saved with the application, by name."""
+        return {}
+
+    def _take_files(self, texts: Mapping[str, str]) -> None:
+        """Takes back what `_files` gave; the vocabulary is among the texts too."""
+
+    def _search_signature(self) -> list[Any] | None:
+        """The signature of a batch's source in a list, so that one graph does for all shapes, or `None`."""
+        return None
+
     def _scorers(self, memory: Mapping[str, Any], options: DecodingOptions) -> Sequence[Any]:
         """Further scorers of the search."""
         return ()
@@ -355,3 +409,22 @@ def _assign_weights(model: keras.Model, arrays: Mapping[str, np.ndarray], folder
             raise ValueError(f"{folder}: {path!r} must be of shape {wanted}. Received: shape={found}")
     for path, weight in weights.items():
         weight.assign(arrays[path].astype("float32"))
+
+
+def _as_in(wanted: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays under the paths that another model has for them, hard attention being a layer around the attention.
+
+    The baseline, which is not learned but measured in training, is that of the model where there is none.
+    """
+    plain = {_without_hard(path): array for path, array in arrays.items()}
+    renamed = {path: plain.pop(_without_hard(path)) for path in wanted if _without_hard(path) in plain}
+    baselines = {path: weight.numpy() for path, weight in wanted.items() if _is_baseline(path) and path not in renamed}
+    return renamed | baselines | {path: array for path, array in plain.items() if not _is_baseline(path)}
+
+
+def _without_hard(path: str) -> str:
+    return path.replace("/hard_attention/attention/", "/attention/")
+
+
+def _is_baseline(path: str) -> bool:
+    return path.endswith("/hard_attention/baseline")

@@ -1,9 +1,17 @@
 """What a captioner says of a photo."""
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+
+from attention_apps.plots.photo_attention import (
+    PhotoAttention,
+    draw_photo_attention,
+    photo_attention_html,
+    write_photo_attention,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +25,8 @@ class Caption:
         alternatives: text and score of each hypothesis asked for, best first.
         attention: `(words, rows, columns)`, how much each region of the photo was looked at for each word.
         error: why the photo could not be captioned, or `None`.
+        source: what was captioned.
+        pixels: `(height, width, 3)`, what the model saw of the photo, made smaller where it is large.
     """
 
     text: str
@@ -36,3 +46,20 @@ class Caption:
     def of(self, source: Any, pixels: np.ndarray) -> "Caption":
         """The caption together with what it was written for."""
         return replace(self, source=source, pixels=pixels)
+
+    def plot(self, path: str | os.PathLike) -> None:
+        """Draws the photo, and for each word where the model looked, as PNG, SVG or PDF by the ending of the path."""
+        draw_photo_attention(self._shown(), path)
+
+    def to_html(self, path: str | os.PathLike) -> None:
+        """Writes a page that lights up where the model looked for the word under the pointer; it needs nothing else."""
+        write_photo_attention(self._shown(), self.alternatives, path)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows."""
+        return None if self.pixels is None else photo_attention_html(self._shown(), self.alternatives)
+
+    def _shown(self):
+        if self.pixels is None:
+            raise ValueError(f"This caption has no photo to show. {self.error or ''}".strip())
+        return PhotoAttention(self.pixels, self.tokens, self.attention)

@@ -62,7 +62,7 @@ class CaptionExamples:
             source = {"features": self.features[self.paths[index]][0]}
         return {"source": source, "tokens": self._tokens[index][: self.config.captions_per_image], "index": index}
 
-    def augment(self, example, random):
+    def augment(self, example, random, epoch):
         """The photo as training sees it this time, with some of its captions where it has too many."""
         index = example["index"]
         tokens = self._tokens[index]

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import PIL.Image
 import tensorflow as tf
 
 from attention_apps.applications.application import Application
 from attention_apps.applications.caption import Caption
 from attention_apps.applications.caption_examples import CaptionExamples
+from attention_apps.applications.caption_graph import CaptionGraph
 from attention_apps.decoding import DecodingOptions, DecodingResult
 from attention_apps.metrics import CiderScorer, MetricResult, bleu, cider
 from attention_apps.models import Seq2Seq
@@ -24,6 +26,8 @@ from attention_apps.training.config import TrainingConfig
 from attention_apps.training.data_check import DataCheck
 from attention_apps.training.datasets import Batches
 from attention_apps.training.stages import RewardedSampling
+
+_MAX_SHOWN_SIDE = 1024
 
 
 @dataclass(frozen=True)
@@ -114,17 +118,26 @@ class ImageCaptioner(Application):
         return self._results(images, options)
 
     def _batch_results(self, batch, options):
-        read = [_try_to_read(image) for image in batch]
-        good = [pixels for pixels, error in read if error is None]
-        written = iter(self._caption_pixels(good, options) if good else ())
+        read = [self._try_to_read(image) for image in batch]
+        squares = [square for square, _, error in read if error is None]
+        written = iter(self._caption_squares(squares, options) if squares else ())
         return [
-            Caption.failed(source, error) if error is not None else next(written).of(source, pixels)
-            for source, (pixels, error) in zip(batch, read, strict=True)
+            Caption.failed(source, error) if error is not None else next(written).of(source, shown)
+            for source, (_, shown, error) in zip(batch, read, strict=True)
         ]
 
-    def _caption_pixels(self, images, options):
-        squares = tf.stack([self._square(pixels) for pixels in images])
-        source = {"features": self._extract(squares)}
+    def _try_to_read(self, image):
+        """The square that the model sees, the photo as it is shown, and what is wrong."""
+        config = self.config.encoder
+        try:
+            pixels = read_image(image)
+        except (ValueError, TypeError, OSError) as error:
+            return None, None, str(error)
+        square = resize_image(tf.constant(pixels), config.image_size, config.fit)
+        return square, _shrink(pixels, config.fit), None
+
+    def _caption_squares(self, squares, options):
+        source = {"features": self._extract(tf.stack(squares))}
         result = self._search(source, options)
         weights = self._attention(source, result.token_ids[:, 0]).numpy()
         rows, columns = self.model.encoder.grid_shape
@@ -135,13 +148,8 @@ class ImageCaptioner(Application):
             scores = result.scores[index].numpy().tolist()
             yield Caption(texts[0], scores[0], tokens, list(zip(texts, scores, strict=True)), attention)
 
-    def _square(self, pixels):
-        return resize_image(tf.constant(pixels), self.config.encoder.image_size, self.config.encoder.fit)
-
     def _extract(self, squares):
-        if "_extract_graph" not in self.__dict__:
-            self._extract_graph = tf.function(self.model.encoder.extract, reduce_retracing=True, autograph=False)
-        return self._extract_graph(squares)
+        return self._graph("extract", self.model.encoder.extract)(squares)
 
     # What `Application` asks for
 
@@ -208,6 +216,9 @@ class ImageCaptioner(Application):
 
         return RewardedSampling(reward, self.config.decoding.max_length, (UNKNOWN,))
 
+    def _signatures(self, options):
+        return CaptionGraph(self, options).signatures()
+
     def _texts(self, result: DecodingResult, source):
         ids = result.token_ids.numpy()
         words = [self.vocabulary.decode(row.tolist()) for row in ids.reshape(-1, ids.shape[-1])]
@@ -219,11 +230,15 @@ class ImageCaptioner(Application):
         return {"cider": cider(texts, references), **bleus}
 
 
-def _try_to_read(image):
-    try:
-        return read_image(image), None
-    except (ValueError, TypeError, OSError) as error:
-        return None, str(error)
+def _shrink(pixels, fit):
+    """A photo small enough to be kept with its caption, without what `fit` cuts off."""
+    if fit == "crop":
+        side = min(pixels.shape[:2])
+        top, left = ((length - side) // 2 for length in pixels.shape[:2])
+        pixels = pixels[top : top + side, left : left + side]
+    image = PIL.Image.fromarray(pixels)
+    image.thumbnail((_MAX_SHOWN_SIDE, _MAX_SHOWN_SIDE))
+    return np.asarray(image)
 
 
 @tf.function(input_signature=[tf.TensorSpec((1,), tf.string)])

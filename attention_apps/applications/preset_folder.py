@@ -65,7 +65,7 @@ def write_preset_folder(folder: str | os.PathLike, content: PresetContent, card:
     files = {name: text.encode() for name, text in content.texts.items()}
     files[CONFIG] = (json.dumps(content.config, indent=2, ensure_ascii=False) + "\n").encode()
     files[CARD] = card.encode()
-    files[WEIGHTS] = save({name: np.ascontiguousarray(array) for name, array in content.weights.items()})
+    files[WEIGHTS] = save({name: np.asarray(array, order="C") for name, array in content.weights.items()})
     lines = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())]
     files[SUMS] = "".join(lines).encode()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +99,12 @@ def read_preset_folder(folder: str | os.PathLike) -> PresetContent:
     except Exception as error:
         raise ValueError(f"{folder / WEIGHTS}: not a file of arrays: {error}") from None
     return PresetContent(_parse_config(folder, files[CONFIG]), texts, weights)
+
+
+def read_preset_config(folder: str | os.PathLike) -> Mapping[str, Any]:
+    """The configuration alone, not yet checked against its hash: enough to know what the folder is of."""
+    folder = Path(folder)
+    return _parse_config(folder, _read(folder, CONFIG))
 
 
 def _write_file(path, data):

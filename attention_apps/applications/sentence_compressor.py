@@ -32,6 +32,8 @@ class SentenceCompressor:
 
     make_corpus = staticmethod(DeletionExamples.make_corpus)
     tokenize = staticmethod(tokenize_sentence)
+    # Where the text begins in what the encoder reads.
+    first_position = 0
 
     def __init__(self, config: SummarizerConfig, vocabulary: Vocabulary):
         self.config = config

@@ -73,7 +73,7 @@ class Summary:
         """Text and score of each hypothesis asked for, best first."""
         ranks = zip(*(line.alternatives for line in self.lines), strict=True)
         return [
-            (self.separator.join(text for text, _ in rank), float(np.mean([score for _, score in rank])))
+            (self.separator.join(text for text, _ in rank if text), float(np.mean([score for _, score in rank])))
             for rank in ranks
         ]
 

@@ -33,6 +33,8 @@ class SummaryWriter:
     """
 
     tokenize = staticmethod(text.tokenize)
+    # Where the text begins in what the encoder reads.
+    first_position = 0
 
     def __init__(self, config: SummarizerConfig, vocabulary: Vocabulary):
         self.config = config

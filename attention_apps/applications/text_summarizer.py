@@ -1,23 +1,24 @@
 """Summaries of texts."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.application import BATCH_SIZE, Application
-from attention_apps.applications.passages import choose_passages, count_words, cut_into_passages
+from attention_apps.applications.passages import choose_passages, cut_into_passages, sentence_spans
 from attention_apps.applications.sentence_compressor import SentenceCompressor
 from attention_apps.applications.summarizer_config import SummarizerConfig, SummaryOptions
 from attention_apps.applications.summary import Summary, SummaryLine
+from attention_apps.applications.summary_graph import FEWEST_WORDS, SummaryGraph
+from attention_apps.applications.summary_signatures import summary_signatures
 from attention_apps.applications.summary_writer import SummaryWriter
-from attention_apps.preprocessing.text import JOINER
+from attention_apps.preprocessing.sentences import count_words, sentence_starts
+from attention_apps.preprocessing.text import JOINER, normalise
 from attention_apps.training.datasets import Batches
 
 _WAYS = {"generate": SummaryWriter, "delete": SentenceCompressor}
-# A text of fewer words is its own summary.
-_FEWEST_WORDS = 4
 
 
 class TextSummarizer(Application):
@@ -43,6 +44,21 @@ class TextSummarizer(Application):
     columns = ("document", "summary")
     default_preset = "pointer_generator_headlines"
 
+    @classmethod
+    def from_keras_hub(cls, model: Any, config: SummarizerConfig | None = None) -> Self:
+        """The summarizer of a pretrained model of KerasHub, with our search, training and alignments.
+
+        It reads and writes the pieces of words of the model's own tokenizer, and copies none.
+
+        Args:
+            model: a `Seq2SeqLM` with its preprocessor (BART, T5, T5Gemma), or the name or folder of its preset.
+            config: of it, `decoding`, `training`, `max_source_length` and `decoder.max_length`, the longest that can be
+                written, are used.
+        """
+        from attention_apps.applications.keras_hub_summarizer import make_keras_hub_summarizer
+
+        return make_keras_hub_summarizer(model, config)
+
     def summarize(self, texts: Any, options: SummaryOptions | None = None) -> Any:
         """Summarizes one text, or each of a list: strings, or bytes of UTF-8.
 
@@ -62,28 +78,38 @@ class TextSummarizer(Application):
         """As `summarize`, one after the other: for more texts than fit into memory."""
         return self._results(texts, options)
 
+    def _serve(self, texts: tf.Tensor, options: SummaryOptions | None = None) -> dict[str, tf.Tensor]:
+        """Answers strings `(batch,)` in graph code; see `SummaryGraph`."""
+        self._check_trained()
+        return SummaryGraph(self, options)(texts)
+
     def _batch_results(self, batch, options):
         options = self.config.decoding if options is None else options
         texts = [item if isinstance(item, str | bytes) else "" for item in batch]
-        rows = [[token.decode() for token in tokens] for tokens in self._way.tokenize(texts).to_list()]
-        spans = [self._passages(tokens, options.sentences) for tokens in rows]
-        passages = [(tokens, span) for tokens, chosen in zip(rows, spans, strict=True) for span in chosen]
+        tokens = self._way.tokenize(texts)
+        rows = [[token.decode() for token in row] for row in tokens.to_list()]
+        words, starts = count_words(tokens).numpy(), sentence_starts(tokens).to_list()
+        spans = [
+            # Where there is too little to say it shorter, nothing is read.
+            self._passages(row, sentence_spans(begins), options.sentences) if count >= FEWEST_WORDS else []
+            for row, begins, count in zip(rows, starts, words, strict=True)
+        ]
+        passages = [(row, span) for row, chosen in zip(rows, spans, strict=True) for span in chosen]
         lines = iter(self._lines(passages, options))
         separator = " " if self.config.method == "delete" and options.sentences is None else "\n"
         return [
-            _summary(item, tokens, [next(lines) for _ in chosen], separator)
-            for item, tokens, chosen in zip(batch, rows, spans, strict=True)
+            _summary(item, text.decode(), row, [next(lines) for _ in chosen], separator)
+            for item, text, row, chosen in zip(batch, normalise(texts).numpy(), rows, spans, strict=True)
         ]
 
-    def _passages(self, tokens, sentences):
-        """What is read of a text; nothing where there is too little to say it shorter."""
-        if count_words(tokens) < _FEWEST_WORDS:
-            return []
+    def _passages(self, tokens, sentences, count):
+        """What is read of a text, as many passages as are asked for."""
+        longest = self.config.max_source_length
         if self.config.method == "delete":
-            passages, count = cut_into_passages(tokens, self.config.max_source_length, len(tokens)), sentences
+            passages = cut_into_passages(sentences, longest, len(tokens))
         else:
-            count = sentences or 1
-            passages = cut_into_passages(tokens, self.config.max_source_length, count)
+            count = count or 1
+            passages = cut_into_passages(sentences, longest, count)
         if count is None or len(passages) <= count:
             return passages
         if count == 1:
@@ -101,9 +127,7 @@ class TextSummarizer(Application):
         return np.concatenate(means)
 
     def _encode(self, source):
-        if "_encode_graph" not in self.__dict__:
-            self._encode_graph = tf.function(self.model.encode, reduce_retracing=True, autograph=False)
-        return self._encode_graph(source)
+        return self._graph("encode", self.model.encode)(source)
 
     def _lines(self, passages, options):
         for first in range(0, len(passages), BATCH_SIZE):
@@ -117,6 +141,7 @@ class TextSummarizer(Application):
         weights = self._attention(source, best).numpy()
         words, copied = (part[:, 0].numpy() for part in self._way.words(result.token_ids, source, tokens))
         texts, scores = self._way.texts(result.token_ids, source, tokens).numpy(), result.scores.numpy()
+        first = self._way.first_position
         for row, (_, (start, end)) in enumerate(passages):
             written = np.nonzero(words[row] != b"")[0]
             alternatives = [(text.decode(), float(score)) for text, score in zip(texts[row], scores[row], strict=True)]
@@ -124,7 +149,7 @@ class TextSummarizer(Application):
                 score=alternatives[0][1],
                 tokens=[_plain(word.decode()) for word in words[row][written]],
                 alternatives=alternatives,
-                attention=weights[row][written, : end - start],
+                attention=weights[row][written, first : first + end - start],
                 copied=copied[row][written].tolist(),
                 passage=(start, end),
             )
@@ -182,8 +207,17 @@ class TextSummarizer(Application):
     def _search(self, source, options=None):
         return super()._search(source, self._way.options(self.config.decoding if options is None else options))
 
+    def _attend(self, source, token_ids):
+        weights = super()._attend(source, token_ids)
+        if weights is None:  # a decoder without attention looks nowhere
+            weights = tf.zeros(tf.concat([tf.shape(token_ids), tf.shape(source["token_ids"])[1:]], axis=0))
+        return weights
+
     def _scorers(self, memory, options):
         return self._way.scorers(memory, options)
+
+    def _signatures(self, options):
+        return summary_signatures(self, options)
 
     def _example_texts(self, result, source, examples, rows):
         texts = self._way.texts(result.token_ids, source, examples.source_tokens(rows)).numpy()
@@ -203,11 +237,10 @@ def _plain(token):
     return token.replace(JOINER, "")
 
 
-def _summary(item, tokens, lines, separator):
+def _summary(item, text, tokens, lines, separator):
     plain = [_plain(token) for token in tokens]
     if not isinstance(item, str | bytes):
         return Summary.failed(item, f"A text must be a string or bytes. Received: {type(item).__name__}")
     if not lines:
-        text = item.decode("utf-8", "replace") if isinstance(item, bytes) else item
-        return Summary.verbatim(" ".join(text.split()), plain, item)
+        return Summary.verbatim(text, plain, item)
     return Summary(lines, plain, separator, source=item)

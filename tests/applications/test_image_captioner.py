@@ -1,39 +1,30 @@
 """The captioner with an untrained model: what it takes, what it gives back, how it is kept."""
 
-import io
+import csv
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from attention_apps.applications.image_captioner import CaptionerConfig, ImageCaptioner, ImageEncoderConfig
+from attention_apps.applications.image_captioner import ImageCaptioner
 from attention_apps.decoding import DecodingOptions
-from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
+from attention_apps.models.decoder_config import AttentionConfig
 from attention_apps.preprocessing.vocabulary import Vocabulary
-
-WORDS = ["a", "dog", "cat", "runs", "on", "grass"]
-PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
-
-
-def make_config(**decoder):
-    return CaptionerConfig(
-        encoder=ImageEncoderConfig("efficientnet_lite0", image_size=64, units=10),
-        decoder=DecoderConfig(embedding_dim=8, units=12, **decoder),
-        decoding=DecodingOptions(beam_size=3, num_best=2, max_length=5),
-    )
+from tests.applications.captioners import (
+    PHOTO,
+    WORDS,
+    as_bytes,
+    bad_photos,
+    make_captioner,
+    make_config,
+    odd_photos,
+)
 
 
 @pytest.fixture(scope="module")
 def captioner():
-    config = make_config(attention=AttentionConfig(units=6), context_gate="scalar", deep_output=True)
-    return ImageCaptioner(config, Vocabulary(WORDS))
-
-
-def as_bytes(image_format):
-    buffer = io.BytesIO()
-    Image.fromarray(PHOTO).save(buffer, image_format)
-    return buffer.getvalue()
+    return make_captioner()
 
 
 def test_a_caption_has_text_score_tokens_alternatives_and_attention(captioner):
@@ -133,3 +124,90 @@ def test_a_captioner_without_a_model_says_how_to_get_one():
 def test_another_attention_or_decoder_goes_in_by_one_line(decoder):
     caption = ImageCaptioner(make_config(**decoder), Vocabulary(WORDS)).caption(PHOTO)
     assert caption.attention.shape == (len(caption.tokens), 2, 2)
+
+
+@pytest.mark.parametrize("name", bad_photos())
+def test_what_is_no_photo_is_named_with_the_reason(captioner, tmp_path, name):
+    contents, message = bad_photos()[name]
+    (tmp_path / name).write_bytes(contents)
+    with pytest.raises(ValueError, match=rf"{name} .*{message}|{name} {message}"):
+        captioner.caption(tmp_path / name)
+    bad, good = captioner.caption([tmp_path / name, PHOTO])
+    assert message in bad.error
+    assert good.error is None
+
+
+@pytest.mark.parametrize("name", odd_photos())
+def test_one_pixel_and_an_animation_are_photos(captioner, tmp_path, name):
+    (tmp_path / name).write_bytes(odd_photos()[name])
+    caption = captioner.caption(tmp_path / name)
+    assert caption.tokens
+    caption.plot(tmp_path / "where.png")
+
+
+def test_an_animation_has_the_caption_of_its_first_frame(captioner):
+    still = as_bytes("GIF")
+    assert captioner.caption(odd_photos()["animated.gif"]).text == captioner.caption(still).text
+
+
+def test_a_large_photo_is_kept_small_with_its_caption(captioner):
+    caption = captioner.caption(np.zeros((3000, 1500, 3), np.uint8))
+    assert caption.pixels.shape == (1024, 512, 3)
+
+
+def test_of_a_photo_that_is_cropped_the_part_that_was_seen_is_shown():
+    cropping = ImageCaptioner(make_config(encoder={"fit": "crop"}), Vocabulary(WORDS))
+    np.testing.assert_array_equal(cropping.caption(PHOTO).pixels, PHOTO[:, 10:50])
+    np.testing.assert_array_equal(cropping.caption(PHOTO[:, :29]).pixels, PHOTO[5:34, :29])
+
+
+def write_manifest(folder, rows, header=("image", "caption")):
+    (folder / "photo.png").write_bytes(as_bytes("PNG"))
+    with (folder / "photos.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return folder / "photos.csv"
+
+
+def test_a_manifest_without_a_column_is_named_with_those_it_has(captioner, tmp_path):
+    path = write_manifest(tmp_path, [("photo.png", "a dog")], header=("image", "title"))
+    with pytest.raises(ValueError, match=r"photos\.csv has no column `caption`\. Columns found: image, title"):
+        captioner.fit(path, quiet=True)
+
+
+def test_an_empty_and_an_endless_caption_are_named_with_their_lines(captioner, tmp_path):
+    rows = [("photo.png", "a dog"), ("photo.png", ""), ("photo.png", "dog " * 500)]
+    report = captioner.check_data(write_manifest(tmp_path, rows), quiet=True)
+    assert report.used == {"training": 1}
+    problems = report.first_problems()
+    assert "photos.csv, line 3" in problems
+    assert "`caption` is empty" in problems
+    assert "photos.csv, line 4" in problems
+    assert "`caption` has 500 tokens, more than 50" in problems
+
+
+def test_another_configuration_keeps_the_weights(captioner):
+    config = captioner.config
+    encoder = replace(config.encoder, trainable_from="head", dropout=0.3)
+    other = captioner.with_config(replace(config, encoder=encoder, decoder=replace(config.decoder, dropout=0.4)))
+    assert other.model.encoder.trainable_from == "head"
+    assert len(other.model.trainable_variables) > len(captioner.model.trainable_variables)
+    assert other.caption(PHOTO).text == captioner.caption(PHOTO).text
+    assert other.caption(PHOTO).score == pytest.approx(captioner.caption(PHOTO).score, abs=1e-5)
+
+
+def test_a_hard_captioner_starts_from_a_soft_one_is_saved_and_goes_back(captioner, tmp_path):
+    config = captioner.config
+    attention = replace(config.decoder.attention, hard=True)
+    hard = captioner.with_config(replace(config, decoder=replace(config.decoder, attention=attention)))
+    assert len(hard.model.weights) > len(captioner.model.weights)
+    assert set(np.unique(hard.caption(PHOTO).attention)) <= {0.0, 1.0}
+    hard.save(tmp_path / "hard")
+    soft = ImageCaptioner.load(tmp_path / "hard").with_config(config)
+    assert soft.caption(PHOTO).score == pytest.approx(captioner.caption(PHOTO).score, abs=1e-5)
+
+
+@pytest.mark.parametrize("change", [{"units": 13}, {"num_layers": 2}, {"attention": AttentionConfig("luong")}])
+def test_a_configuration_of_another_size_is_refused(captioner, change):
+    config = replace(captioner.config, decoder=replace(captioner.config.decoder, **change))
+    with pytest.raises(ValueError, match="`config` changes the sizes of the model"):
+        captioner.with_config(config)

@@ -1,11 +1,14 @@
 import json
 from dataclasses import replace
 
+import keras
 import numpy as np
 import pytest
 
-from attention_apps.applications.summarizer_config import SummaryOptions
+from attention_apps.applications.summarizer_config import SummarizerConfig, SummaryOptions
 from attention_apps.applications.text_summarizer import TextSummarizer
+from attention_apps.models.tokens import START
+from attention_apps.training.config import read_config, to_dict
 from tests.applications.summarizers import CONFIGS, TRANSFORMER, make_rows, make_summarizer, write_jsonl
 
 TEXT = "Yesterday in the morning, Alice likes Qwert in the old town. It was reported by the police."
@@ -68,11 +71,15 @@ def test_new_words_are_added_when_it_is_tuned(trained, tmp_path):
         json.loads(json.dumps(row).replace("Alice", "Gloria").replace("alice", "gloria"))
         for row in make_rows(summarizer.config.method)
     ]
+    tuned.summarize(TEXT)  # the graphs of the smaller model must not outlive it
     tuned.config = replace(tuned.config, vocabulary_size=60, training=replace(tuned.config.training, epochs=1))
     tuned.fit(write_jsonl(tmp_path / "new.jsonl", rows), quiet=True)
     assert tuned.vocabulary.tokens[: len(summarizer.vocabulary)] == summarizer.vocabulary.tokens
     assert {"Gloria", "gloria"} & set(tuned.vocabulary.tokens)
-    assert tuned.summarize(TEXT).tokens
+    tuned.save(tmp_path / "after")
+    summary, again = tuned.summarize(TEXT), TextSummarizer.load(tmp_path / "after").summarize(TEXT)
+    assert summary.tokens == again.tokens
+    np.testing.assert_allclose(summary.attention, again.attention, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -186,12 +193,63 @@ def test_a_bias_keeps_more_words(summarizer):
     assert many.text == TEXT
 
 
+def check_the_search(summarizer):
+    """What cached steps found is as likely as one pass over it says."""
+    source = summarizer._way.source(summarizer._way.tokenize([TEXT, "Alice sees Bob in the old town."]).to_tensor(""))
+    result = summarizer._search(source)
+    written = result.token_ids[:, 0].numpy()
+    fed = np.pad(written, ((0, 0), (1, 0)), constant_values=START)[:, :-1]
+    log_probs = keras.ops.log_softmax(summarizer.model.decoder(fed, summarizer.model.encode(source))).numpy()
+    of_tokens = np.take_along_axis(log_probs, written[..., None], axis=-1)[..., 0]
+    is_written = np.arange(written.shape[1]) < result.lengths[:, :1].numpy()
+    np.testing.assert_allclose(result.log_probs[:, 0], (of_tokens * is_written).sum(axis=1), rtol=1e-3, atol=1e-3)
+
+
+def test_what_was_found_is_as_likely_when_it_is_fed_back(summarizer):
+    check_the_search(summarizer)
+
+
 @pytest.mark.slow
-def test_a_transformer_by_one_line_of_the_configuration(tmp_path):
-    data = write_jsonl(tmp_path / "train.jsonl", make_rows("generate", 16))
-    summarizer = make_summarizer(TRANSFORMER, ["training.epochs=1"])
+def test_a_transformer_that_copies_is_trained_by_the_configuration_alone(tmp_path):
+    data = write_jsonl(tmp_path / "train.jsonl", make_rows("generate", 32))
+    summarizer = make_summarizer(TRANSFORMER, ["training.epochs=16", "training.learning_rate=0.01"])
     summarizer.fit(data, quiet=True)
-    assert summarizer.summarize(TEXT).attention.shape[1] == len(summarizer.summarize(TEXT).source_tokens)
+    assert summarizer.evaluate(data, quiet=True).metrics["rouge_1"].score > 0.4
+    check_the_search(summarizer)
+    summary = summarizer.summarize(TEXT)
+    assert summary.attention.shape == (len(summary.tokens), len(summary.source_tokens))
+    np.testing.assert_allclose(summary.attention.sum(axis=1), 1, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_model_without_attention_looks_nowhere(tmp_path):
+    data = write_jsonl(tmp_path / "train.jsonl", make_rows("generate", 16))
+    changes = ["decoder.attention.kind=none", "decoder.copying=false", "training.epochs=1"]
+    summarizer = make_summarizer(CONFIGS["generate"], changes)
+    summarizer.fit(data, quiet=True)
+    summary = summarizer.summarize(TEXT)
+    assert summary.attention.shape == (len(summary.tokens), len(summary.source_tokens))
+    assert not summary.attention.any()
+
+
+@pytest.mark.slow
+def test_half_precision_learns_as_well(tmp_path):
+    data = write_jsonl(tmp_path / "train.jsonl", make_rows("generate"))
+    summarizer = make_summarizer(CONFIGS["generate"], ["training.mixed_precision=true"])
+    (history,) = summarizer.fit(data, quiet=True)
+    assert history.skipped_steps < history.steps / 2
+    assert keras.config.dtype_policy().name == "float32"
+    parts = (summarizer.model.encoder, summarizer.model.decoder, summarizer.model.decoder.attention)
+    assert {part.compute_dtype for part in parts} == {"float16"}
+    assert {variable.dtype for variable in summarizer.model.trainable_variables} == {"float32"}
+    assert summarizer.evaluate(data, quiet=True).metrics["rouge_1"].score > 0.6
+    summarizer.save(tmp_path / "model")
+    loaded = TextSummarizer.load(tmp_path / "model")
+    assert loaded.model.decoder.compute_dtype == "float32"
+    assert loaded.summarize(TEXT).score == pytest.approx(summarizer.summarize(TEXT).score, abs=0.05)
+    tuned = loaded.with_config(read_config(SummarizerConfig, to_dict(summarizer.config), ["training.max_steps=2"]))
+    tuned.fit(data, quiet=True)
+    assert tuned.model.decoder.compute_dtype == "float16"
 
 
 # Bad input
@@ -206,10 +264,10 @@ def test_nothing_is_invented_from_an_empty_text(summarizer, text):
     assert summary.attention.shape == (0, 0)
 
 
-@pytest.mark.parametrize("text", ["Word", "!!! ...", "😀 🎉 👍🏽", "two words", "?"])
+@pytest.mark.parametrize("text", ["Word", "!!! ...", "😀 🎉 👍🏽", "two words", "?", "-- ... !? " * 50, "x" * 100_000])
 def test_a_text_of_fewer_than_four_words_is_its_own_summary(summarizer, text):
     summary = summarizer.summarize(text)
-    assert summary.text == text
+    assert summary.text == text.strip()
     assert summary.passages == [(0, len(summary.tokens))]
 
 

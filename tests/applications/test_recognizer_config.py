@@ -1,0 +1,42 @@
+import pytest
+
+from attention_apps.applications.recognizer_config import GroupShare, RecognizerConfig, TranscriptionOptions
+from attention_apps.training.config import read_config, to_dict, to_toml
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_seconds": 0.5}, "`max_seconds` must be between 1 and 120. Received: max_seconds=0.5"),
+        ({"short_epochs": -1}, "`short_epochs` must be at least 0"),
+        ({"language_model_order": 0}, "`language_model_order` must be between 1 and 12"),
+        ({"encoder": {"units": 0}}, r"\[encoder\] `units` must be between 1 and 4096. Received: units=0"),
+        ({"encoder": {"dropout": 1.0}}, "`dropout` must be at least 0 and less than 1"),
+        ({"augmentation": {"noise_alone": -1}}, "`noise_alone` must be at least 0"),
+        ({"mixture": [{"group": "a", "count": 0}]}, "`count` must be at least 1"),
+        ({"decoding": {"ctc_weight": 1.0}}, "`ctc_weight` must be at least 0 and less than 1"),
+        ({"decoding": {"min_confidence": 1.5}}, "`min_confidence` must be between 0 and 1"),
+        ({"decoding": {"language_model_weight": -1.0}}, "`language_model_weight` must be at least 0"),
+        ({"ctc": {"weight": 2.0}}, "`weight` must be between 0 and 1"),
+        ({"case": "title"}, '`case` must be one of "upper", "lower", "keep"'),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        read_config(RecognizerConfig, changes)
+
+
+def test_a_configuration_survives_being_written(tmp_path):
+    config = RecognizerConfig(mixture=(GroupShare("a", 3), GroupShare("b", None, 1, 4)))
+    assert read_config(RecognizerConfig, to_dict(config)) == config
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    assert read_config(RecognizerConfig, tmp_path / "config.toml") == config
+
+
+def test_a_share_is_in_its_epochs():
+    assert [GroupShare("a", 1, 1, 3).is_in(epoch) for epoch in range(4)] == [False, True, True, False]
+    assert GroupShare("a", 1).is_in(99)
+
+
+def test_what_is_no_letter_is_never_spelled():
+    assert TranscriptionOptions().banned_tokens == (0, 1, 3)
