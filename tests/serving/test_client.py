@@ -1,0 +1,59 @@
+"""The client against the server."""
+
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from attention_apps.serving.client import Client, ServerError
+from tests.serving.fake_model import FakeModel, running
+
+
+@pytest.fixture(scope="module")
+def client():
+    with running({"fake": FakeModel(), "a name, with: more": FakeModel()}) as (url, _):
+        yield Client(url + "/")
+
+
+def test_bytes_go_as_base64_and_texts_come_back(client):
+    contents = bytes(range(128))
+    answers = client.predict("fake", ({"image_bytes": one} for one in (contents, bytearray(b"ab"))))
+    assert [answer["text"] for answer in answers] == [[contents[::-1].decode()], ["ba"]]
+
+
+def test_strings_and_arrays(client):
+    assert client.predict("fake", [{"image_bytes": "äb"}], version=3)[0]["rows"] == 1
+    rows = [{"waveform": np.array([1.5, 2]), "length": np.int32(2)}, {"waveform": (1, 2.0), "length": 1}]
+    assert client.predict("fake", rows, signature="numbers") == [5.5, 4.0]
+
+
+def test_status_and_metadata(client):
+    assert [one["version"] for one in client.status("fake")] == ["3"]
+    assert set(client.metadata("fake")) == {"serving_default", "numbers"}
+
+
+def test_a_name_is_part_of_the_address_and_nothing_else(client):
+    with pytest.raises(ServerError, match="no model|nothing here"):
+        client.status("../../health")
+
+
+def test_no_server_is_said_plainly():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ServerError, match=f"No answer from http://127.0.0.1:{port}: .*refused") as caught:
+        Client(f"http://127.0.0.1:{port}").status("fake")
+    assert caught.value.status is None
+
+
+@pytest.mark.parametrize("url", ["localhost:8501", "file:///etc/passwd", "", "http://"])
+def test_an_address_of_another_kind_is_refused(url):
+    with pytest.raises(ValueError, match="`url` must be of the form http://host:port"):
+        Client(url)
+
+
+def test_the_client_needs_no_tensorflow():
+    code = "import sys; from attention_apps.serving import Client; print('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
