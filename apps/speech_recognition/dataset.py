@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
+from attention_apps.preprocessing.pauses import FRAME_SECONDS, loud_frames
 from attention_apps.training.manifest import Manifest
 
 AN4_DEV_UTTERANCES = 100
@@ -128,7 +129,7 @@ class JoinedUtterance:
         return self.read_with_times()[0]
 
     def read_with_times(self) -> tuple[np.ndarray, list[tuple[float, float]]]:
-        """The waveform, and the seconds in which each part begins and ends."""
+        """The waveform, and the seconds in which the sound of each part begins and ends."""
         waveforms = [part.read() for part in self.parts]
         random = np.random.default_rng(self.seed)
         # Rooms are never quite silent: 35 to 60 decibels below the voice.
@@ -139,9 +140,20 @@ class JoinedUtterance:
             position += len(pieces[-1])
             if waveform is not None:
                 pieces.append(waveform)
-                times.append((position / SAMPLE_RATE, (position + len(waveform)) / SAMPLE_RATE))
+                first, last = _sound(waveform)
+                times.append((position / SAMPLE_RATE + first, position / SAMPLE_RATE + last))
                 position += len(waveform)
         return np.concatenate(pieces), times
+
+
+def _sound(waveform: np.ndarray) -> tuple[float, float]:
+    """The seconds in which the sound of a recording begins and ends, without what is quiet before and after it."""
+    seconds = len(waveform) / SAMPLE_RATE
+    loud = np.flatnonzero(loud_frames(waveform))
+    if not len(loud):
+        return 0.0, seconds
+    first, last = float(loud[0] * FRAME_SECONDS), float((loud[-1] + 1) * FRAME_SECONDS)
+    return first, seconds if seconds - last < FRAME_SECONDS else last
 
 
 def join_utterances(

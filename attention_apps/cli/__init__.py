@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -9,23 +10,41 @@ from attention_apps._version import __version__
 
 # Name of the subcommand, which is that of its module here but for the dash, and its line of help.
 COMMANDS = {
+    "caption": "write captions for photos",
+    "transcribe": "write down what is said in recordings",
+    "summarize": "say texts in one line",
     "train": "train or fine-tune on your own data",
     "check-data": "say what is wrong with a data set",
+    "evaluate": "measure a preset on a data set",
+    "export": "write a preset as a TensorFlow SavedModel",
+    "serve": "serve models over REST, for trying things out",
+    "presets": "list the presets that came with the package",
     "demo": "see the layers at work in the terminal, no network needed",
+    "completion": "print a script for completion in the shell",
 }
 
 _EPILOG = """examples:
   attention-apps demo
+  attention-apps caption photo.jpg --html pages
+  attention-apps transcribe call.wav --timestamps
+  attention-apps summarize article.txt --max-words 15
   attention-apps check-data image_captioning --data photos.csv
   attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine
+  attention-apps evaluate runs/mine/preset held_out.csv
+  attention-apps export runs/mine/preset models/captioner
+  attention-apps serve models/captioner
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0 all right, 1 something failed, 2 wrong usage."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         return options.run(options)
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter, which flushes it once more at its end, must not stumble.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (ValueError, OSError) as error:
         print(f"attention-apps: {error}", file=sys.stderr)
         return 2
@@ -34,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
     parser = argparse.ArgumentParser(
         prog="attention-apps",
         description="Attention for Keras 3: captions for photos, words from speech, headlines from text.",

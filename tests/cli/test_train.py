@@ -104,6 +104,17 @@ def test_fine_tuning_keeps_the_old_words_and_learns_the_new_ones(trained, data, 
     assert "indeed" in tuned.vocabulary
 
 
+def test_what_learns_may_change_and_the_sizes_may_not(trained, data, tmp_path, capsys):
+    once = "--set", "training.epochs=1", "--set", "training.self_critical.epochs=0"
+    preset = "--preset", str(trained / "preset"), *once
+    assert train(data, tmp_path / "wide", *preset, "--set", "decoder.units=13") == 2
+    assert "`config` changes the sizes of the model" in capsys.readouterr().err
+    assert train(data, tmp_path / "tuned", *preset, "--set", "encoder.trainable_from=head") == 0
+    old, new = (ImageCaptioner.load(folder / "preset") for folder in (trained, tmp_path / "tuned"))
+    kernels = [captioner.model.encoder.network.get_layer("head_conv").get_weights()[0] for captioner in (old, new)]
+    assert np.abs(kernels[0] - kernels[1]).max() > 0
+
+
 def test_other_names_of_columns_are_given_on_the_command_line(data, capsys):
     columns = ["--column", "image=photo", "--column", "caption=title"]
     assert main(["check-data", "image_captioning", "--data", data["renamed"], *columns, "--json", "--quiet"]) == 0

@@ -109,6 +109,14 @@ def test_digits_are_joined_with_pauses_and_known_times(digits):
         assert np.abs(before).max(initial=0) < 0.02
 
 
+def test_what_is_quiet_around_a_digit_is_no_part_of_its_time(tmp_path):
+    waveform = np.concatenate([np.zeros(1600), 0.5 * np.sin(np.arange(4800)), np.zeros(3200)]).astype(np.float32)
+    soundfile.write(tmp_path / "one.wav", waveform, SAMPLE_RATE)
+    one = dataset.Utterance(str(tmp_path / "one.wav"), "ONE", "ann")
+    _, times = dataset.JoinedUtterance((one, one), (0.3, 0.0, 0.2), 0).read_with_times()
+    np.testing.assert_allclose(times, [(0.4, 0.7), (1.0, 1.3)], atol=0.021)
+
+
 def test_strings_depend_on_the_seed_only(digits):
     first, again = (dataset.join_utterances(digits, 30, seed=1) for _ in range(2))
     assert first == again

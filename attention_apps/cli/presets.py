@@ -1,0 +1,53 @@
+"""Lists the presets that came with the package: name, task, score, size, licence."""
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+# A line of the card: "- Licence: ..." or "| Licence | ... |", in bold or not.
+_CARD_LINE = r"^\W*{}\W*[:|]\W*?(\w.*?)[\s|]*$"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    from attention_apps.applications.preset_folder import preset_names, presets_root
+
+    presets = [_describe(presets_root() / name) for name in preset_names()]
+    if options.json:
+        print(json.dumps(presets, ensure_ascii=False))
+    else:
+        rows = [("name", "task", "score", "size", "licence")]
+        rows += [
+            (one["name"], one["task"], one["score"] or "", f"{one['bytes'] / 1e6:.1f} MB", one["licence"] or "")
+            for one in presets
+        ]
+        _print_table(rows)
+    return 0
+
+
+def _describe(folder: Path) -> dict[str, str | int | None]:
+    from attention_apps.applications.preset_folder import CARD, read_preset_config
+
+    card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
+    return {
+        "name": folder.name,
+        "task": str(read_preset_config(folder).get("task")),
+        "score": _find(card, "score"),
+        "bytes": sum(path.stat().st_size for path in folder.iterdir()),
+        "licence": _find(card, "licen[cs]e"),
+    }
+
+
+def _find(card: str, word: str) -> str | None:
+    match = re.search(_CARD_LINE.format(word), card, re.IGNORECASE | re.MULTILINE)
+    return None if match is None else match[1]
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

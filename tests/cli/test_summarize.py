@@ -1,0 +1,113 @@
+"""`attention-apps summarize`; what it shares with the other commands is in `test_answers.py`."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from attention_apps.cli import answers, main
+from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
+
+TEXT = "Yesterday in the morning, Alice likes Qwert in the old town. It was reported by the police."
+LONG = " ".join([TEXT, "Bob sees Paris by night.", "Nobody finds London now, it seems.", TEXT])
+
+
+@pytest.fixture(scope="module")
+def summarizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("summarizer")
+    data = write_jsonl(folder / "train.jsonl", make_rows("generate", 16))
+    summarizer = make_summarizer(CONFIGS["generate"], ["training.epochs=4"])
+    summarizer.fit(data, quiet=True)
+    return summarizer
+
+
+@pytest.fixture
+def run(summarizer, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(answers, "load_preset", lambda cls, preset: summarizer)
+    (tmp_path / "short.txt").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "long.txt").write_text(LONG, encoding="utf-8")
+    (tmp_path / "lines.txt").write_bytes(TEXT.encode() + b"\n\nOne word\nbroken \xff bytes are here\n")
+
+    def run(*arguments):
+        names = [str(tmp_path / name) if name.endswith(".txt") else name for name in arguments]
+        code = main(["summarize", *names])
+        printed = capsys.readouterr()
+        return code, printed.out.splitlines(), printed.err
+
+    return run
+
+
+def test_a_file_gives_a_line(run):
+    code, lines, errors = run("short.txt")
+    assert (code, len(lines), errors) == (0, 1, "")
+    assert lines[0]
+
+
+def test_standard_input_is_read_as_a_file_is(run, monkeypatch):
+    expected = run("short.txt")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    assert run("-") == expected
+
+
+def test_the_words_of_a_summary_are_bounded(run):
+    assert len(run("short.txt", "--max-words", "1")[1][0].split()) == 1
+    assert len(run("short.txt", "--min-words", "6")[1][0].split()) >= 6
+
+
+def test_a_line_for_each_sentence_asked_for(run):
+    code, lines, _ = run("long.txt", "--sentences", "3")
+    assert (code, len(lines)) == (0, 3)
+
+
+def test_what_was_not_read_of_a_long_text_is_told(run):
+    _, lines, errors = run("long.txt")
+    assert len(lines) == 1
+    assert "26 of 54 words and marks were read; --sentences N reads more" in errors
+    assert run("long.txt", "--quiet")[2] == ""
+    (entry,) = (json.loads(line) for line in run("long.txt", "--json")[1])
+    assert entry["read_whole"] is False
+    assert entry["passages"][0][0] == 0
+    assert len(entry["copied"]) == len(entry["tokens"])
+
+
+def test_every_line_is_a_text_of_its_own(run, tmp_path):
+    code, lines, _ = run("--lines", "lines.txt", "missing.txt")
+    entries = [json.loads(line) for line in lines]
+    assert code == 1
+    assert [entry["source"].removeprefix(str(tmp_path)) for entry in entries] == [
+        *(f"/lines.txt:{number}" for number in (1, 2, 3, 4)),
+        "/missing.txt",
+    ]
+    assert entries[0]["text"] == run("short.txt")[1][0]
+    assert (entries[1]["text"], entries[1]["score"]) == ("", None)
+    assert entries[2]["text"] == "One word"
+    assert entries[3]["text"]
+    assert "missing.txt" in entries[4]["error"]
+
+
+def test_lines_of_standard_input(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One word\nTwo\n")))
+    entries = [json.loads(line) for line in run("--lines", "-")[1]]
+    assert [(entry["source"], entry["text"]) for entry in entries] == [("-:1", "One word"), ("-:2", "Two")]
+
+
+def test_a_folder_is_an_error_of_its_own(run, tmp_path):
+    (tmp_path / "folder.txt").mkdir()
+    code, lines, errors = run("folder.txt", "short.txt")
+    assert (code, len(lines)) == (1, 1)
+    assert "folder.txt" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-words", "0"], "`max_words` must be at least 1"),
+        (["--max-words", "2", "--min-words", "3"], "`max_words` must be at least 3"),
+        (["--sentences", "0"], "`sentences` must be at least 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_wrong_usage(run, arguments, message):
+    code, lines, errors = run("short.txt", *arguments)
+    assert (code, lines) == (2, [])
+    assert message in errors

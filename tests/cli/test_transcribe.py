@@ -1,0 +1,84 @@
+"""`attention-apps transcribe`; what it shares with the other commands is in `test_answers.py`."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from attention_apps.cli import answers, main
+from tests.applications.recognizers import make_recognizer, say, wav_bytes
+
+
+@pytest.fixture(scope="module")
+def recognizer():
+    return make_recognizer()
+
+
+@pytest.fixture
+def run(recognizer, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(answers, "load_preset", lambda cls, preset: recognizer)
+    (tmp_path / "a.wav").write_bytes(wav_bytes(say("AB C")))
+    (tmp_path / "b.flac").write_bytes(wav_bytes(say("CA"), file_format="FLAC"))
+    (tmp_path / "text.wav").write_text("no recording")
+
+    def run(*arguments):
+        names = [str(tmp_path / name) if name.endswith((".wav", ".flac")) else name for name in arguments]
+        code = main(["transcribe", *names])
+        printed = capsys.readouterr()
+        return code, printed.out.splitlines(), printed.err
+
+    return run
+
+
+def test_a_recording_gives_a_line(run, recognizer, tmp_path):
+    assert run("a.wav") == (0, [recognizer.transcribe(tmp_path / "a.wav").text], "")
+
+
+def test_json_has_the_words_with_their_times(run, recognizer, tmp_path):
+    code, lines, _ = run("a.wav", "text.wav", "b.flac", "--json")
+    assert code == 1
+    first, failed, last = map(json.loads, lines)
+    transcript = recognizer.transcribe(tmp_path / "a.wav")
+    assert first["text"] == transcript.text
+    assert first["words"] == [word._asdict() for word in transcript.words]
+    assert set(first["words"][0]) == {"word", "start", "end", "confidence"}
+    assert first["seconds"] == pytest.approx(1.2, abs=0.01)
+    assert "text.wav" in failed["error"]
+    assert failed["text"] is None
+    assert last["source"].endswith("b.flac")
+
+
+def test_timestamps_are_a_line_for_each_word(run, recognizer, tmp_path):
+    _, lines, _ = run("a.wav", "--timestamps")
+    words = recognizer.transcribe(tmp_path / "a.wav").words
+    assert lines == [f"{word.start:.2f} {word.end:.2f} {word.confidence:.2f} {word.word}" for word in words]
+    assert lines
+
+
+def test_subtitles_are_those_of_the_transcript(run, recognizer, tmp_path):
+    _, lines, _ = run("a.wav", "--srt")
+    assert lines == recognizer.transcribe(tmp_path / "a.wav").to_srt().splitlines()
+    assert " --> " in lines[1]
+
+
+@pytest.mark.parametrize("arguments", [("a.wav", "b.flac", "--srt"), ("a.wav", "--srt", "--json")])
+def test_subtitles_are_for_one_recording(run, arguments):
+    code, lines, errors = run(*arguments)
+    assert (code, lines) == (2, [])
+    assert "`--srt` is for one recording" in errors
+
+
+def test_standard_input_is_read_as_a_file_is(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(wav_bytes(say("AB C")))))
+    assert run("-")[1] == run("a.wav")[1]
+
+
+def test_what_it_is_not_sure_of_is_left_out(run):
+    assert run("a.wav", "--min-confidence", "0.99") == (0, [""], "")
+
+
+def test_pictures_and_pages_are_written(run, tmp_path):
+    run("a.wav", "--plot", f"{tmp_path}/pictures", "--html", f"{tmp_path}/pages")
+    assert (tmp_path / "pictures" / "a_attention.png").exists()
+    assert "Transcript" in (tmp_path / "pages" / "a_attention.html").read_text()

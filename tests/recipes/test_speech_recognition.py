@@ -1,0 +1,57 @@
+"""The recipe of speech recognition, on a corpus of a few tones."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attention_apps.applications.recognizer_config import RecognizerConfig
+from attention_apps.training.config import read_config
+from tests.applications.recognizers import say, wav_bytes
+
+RECIPE = Path(__file__).parents[2] / "apps" / "speech_recognition"
+
+
+def write_corpus(folder, splits):
+    folder.mkdir()
+    lines = ["audio\ttranscript\tspeaker\tsplit"]
+    for number, (text, split) in enumerate(splits):
+        (folder / f"{number}.wav").write_bytes(wav_bytes(say(text, seed=number)))
+        lines.append(f"{number}.wav\t{text}\ts{number % 2}\t{split}")
+    (folder / "manifest.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.mark.slow
+def test_every_step_of_the_recipe_runs(tmp_path):
+    output = tmp_path / "run"
+    speech = [("AB C", "train_nodev"), ("CAB", "train_nodev"), ("B", "train_nodev"), ("AC", "train_dev")]
+    digits = [("A", "train"), ("B", "train"), ("C", "train"), ("A", "dev"), ("B", "dev")]
+    corpora = [write_corpus(tmp_path / name, rows) for name, rows in (("speech", speech), ("digits", digits))]
+
+    def run(step, *arguments):
+        command = [sys.executable, RECIPE / "run.py", step, "--output", output, "--quiet", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    told = run("prepare", "--data", corpora[0], "--digits", corpora[1], "--strings", "4")
+    assert "train.tsv: 3 digits, 3 speech, 4 strings" in told
+    times = json.loads((output / "audio" / "strings" / "times.json").read_text())
+    assert all(start < end for parts in times.values() for start, end in parts)
+    run("train", "--config", RECIPE / "tiny.toml")
+    *scores, times = [json.loads(line) for line in run("evaluate", "--set", "decoding.beam_size=3").splitlines()]
+    assert "boundaries" in times
+    assert [entry["data"] for entry in scores] == ["validation", "dev_strings", "dev_digits"]
+    assert set(scores[0]) == {"data", "wer", "cer"}
+    assert len((output / "dev_digits_written.jsonl").read_text().splitlines()) == 2
+    run("export")
+    assert (output / "preset" / "SHA256SUMS").is_file()
+    config = json.loads((output / "preset" / "config.json").read_text())["config"]
+    assert config["ctc"]["alone_epochs"] == 0
+
+
+def test_the_configurations_are_valid():
+    config = read_config(RecognizerConfig, RECIPE / "config.toml")
+    assert {share.group for share in config.mixture} == {"speech", "strings", "digits", "synthetic"}
+    assert read_config(RecognizerConfig, RECIPE / "tiny.toml").training.epochs == 2
