@@ -1,4 +1,4 @@
-"""Teaches a small model to write words backwards, in seconds, and draws where it looked for each letter."""
+"""Shows attention at work: a small model learns to write words backwards, and the presets write sentences."""
 
 import argparse
 
@@ -8,6 +8,14 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FIRST_LETTER = 4  # after padding, start, end and unknown
 WORDS = ("attention", "keras", "reversed")
 _SHADES = " ░▒▓█"
+# Photos that come with scikit-image, free to show.
+PHOTOS = ("astronaut", "cat", "coffee")
+TEXTS = (
+    "The city council of Brookfield voted on Tuesday night to close the old harbour bridge to cars from next month, "
+    "after engineers warned that its steel cables had rusted faster than expected.",
+    "A rare white otter named Pebble, who escaped from the Larkhill zoo on Sunday, was found unharmed two days later "
+    "in a farmer's pond eight miles away, keepers said.",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +45,34 @@ def run(options: argparse.Namespace) -> int:
         console.print(f"\n{word} -> [bold]{written}[/bold]  {'right' if written == word[::-1] else 'wrong'}")
         console.print(_draw(weights, word, written))
     console.print("\nEach row is a letter written, each column a letter read: the darker, the more it was looked at.")
+    _show_presets(console)
     return 0
+
+
+def _show_presets(console):
+    """The applications on samples, as far as presets for them came with the package."""
+    from attention_apps.applications.image_captioner import ImageCaptioner
+    from attention_apps.applications.preset_folder import preset_names
+    from attention_apps.applications.text_summarizer import TextSummarizer
+
+    if TextSummarizer.default_preset in preset_names():
+        console.print("\n[bold]Paragraphs and the headlines written for them[/bold]")
+        summarizer = TextSummarizer.from_preset(TextSummarizer.default_preset)
+        for text, summary in zip(TEXTS, summarizer.summarize(list(TEXTS)), strict=True):
+            console.print(f"\n{text}\n-> [bold]{summary.text}[/bold]")
+    if ImageCaptioner.default_preset in preset_names():
+        console.print("\n[bold]Photos of scikit-image and their captions[/bold]")
+        captioner = ImageCaptioner.from_preset(ImageCaptioner.default_preset)
+        for name, caption in zip(PHOTOS, captioner.caption(_photos()), strict=True):
+            console.print(f"{name} -> [bold]{caption.text}[/bold]")
+
+
+def _photos():
+    try:
+        from skimage import data
+    except ImportError:
+        raise ValueError("The photos come with scikit-image: pip install attention_apps[demo]") from None
+    return [getattr(data, name)() for name in PHOTOS]
 
 
 def _model():
