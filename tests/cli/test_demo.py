@@ -19,6 +19,8 @@ def test_the_demo_learns_to_write_words_backwards_and_draws_the_alignment():
     assert "attention -> noitnetta  right" in done.stdout
     assert "listen -> netsil  right" in done.stdout
     assert "█" in done.stdout
+    assert "The city council of Brookfield" in done.stdout
+    assert "\n-> " in done.stdout
 
 
 def test_a_word_it_cannot_read_is_named():
