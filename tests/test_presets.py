@@ -4,11 +4,11 @@ import pytest
 
 from attention_apps.applications.preset_folder import preset_names, presets_root
 from attention_apps.cli.demo import PHOTOS, TEXTS
-from attention_apps.cli.presets import _describe
+from attention_apps.cli.presets import describe
 
 
 def of_task(task):
-    return [name for name in preset_names() if _describe(presets_root() / name)["task"] == task]
+    return [name for name in preset_names() if describe(presets_root() / name)["task"] == task]
 
 
 def test_the_summarizers_preset_is_there():
@@ -19,14 +19,14 @@ def test_the_summarizers_preset_is_there():
 
 @pytest.mark.parametrize("name", preset_names())
 def test_a_preset_is_small_and_its_card_names_score_and_licence(name):
-    described = _describe(presets_root() / name)
+    described = describe(presets_root() / name)
     assert described["bytes"] <= 20e6
     assert described["score"]
     assert described["licence"]
 
 
 def test_all_presets_together_fit_into_the_wheel():
-    assert sum(_describe(presets_root() / name)["bytes"] for name in preset_names()) <= 90e6
+    assert sum(describe(presets_root() / name)["bytes"] for name in preset_names()) <= 90e6
 
 
 @pytest.mark.parametrize("name", of_task("text_summarization"))

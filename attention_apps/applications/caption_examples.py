@@ -27,6 +27,7 @@ class CaptionExamples:
 
     def __init__(self, captioner, rows, cache, quiet, training):
         self.encoder, self.vocabulary = captioner.model.encoder, captioner.vocabulary
+        self._extract = captioner._extract
         self.config = captioner.config
         self.training = training
         groups = group_rows(rows, "image")
@@ -102,11 +103,6 @@ class CaptionExamples:
         squares = tf.stack([resize_image(tf.constant(read_image(path)), size, fit) for path in paths])
         both = self._extract(tf.concat([squares, tf.reverse(squares, [2])], axis=0)).numpy().astype(np.float16)
         return [np.stack(pair) for pair in zip(both[: len(paths)], both[len(paths) :], strict=True)]
-
-    def _extract(self, squares):
-        if "_graph" not in self.__dict__:
-            self._graph = tf.function(self.encoder.extract, reduce_retracing=True, autograph=False)
-        return self._graph(squares)
 
     def _cache_key(self):
         config = self.config.encoder

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from attention_apps.applications.preset_folder import preset_names, presets_root
 
-    presets = [_describe(presets_root() / name) for name in preset_names()]
+    presets = [describe(presets_root() / name) for name in preset_names()]
     if options.json:
         print(json.dumps(presets, ensure_ascii=False))
     else:
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _describe(folder: Path) -> dict[str, str | int | None]:
+def describe(folder: Path) -> dict[str, str | int | None]:
     from attention_apps.applications.preset_folder import CARD, read_preset_config
 
     card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""

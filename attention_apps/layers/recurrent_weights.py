@@ -37,10 +37,9 @@ def recurrent_weights(
     """
     recurrence = _Recurrence(normalize, normalize_gradient, adds_up)
     mask = ops.ones_like(state) if mask is None else ops.cast(mask, state.dtype)
-    kernels = (ops.cast(feature_kernel, keys.dtype), ops.cast(score_kernel, keys.dtype))
-    if filters is None:
-        return _with_gradient(recurrence)(query, keys, state, mask, *kernels)
-    return _with_gradient(recurrence)(query, keys, state, mask, *kernels, filters)
+    shared = [ops.cast(feature_kernel, keys.dtype), ops.cast(score_kernel, keys.dtype)]
+    shared += [] if filters is None else [filters]
+    return _with_gradient(recurrence)(query, keys, state, mask, *shared)
 
 
 def _with_gradient(recurrence):
