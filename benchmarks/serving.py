@@ -5,7 +5,7 @@ at a time, taking turns; then on and on with batches of mixed sizes, while the m
 
     python benchmarks/serving.py PRESET INPUT... [--calls 2000] [--repeats 50] [--threads 1] [--json]
 
-Inputs are files: photos of a captioner, texts of a summarizer.
+Inputs are files: photos of a captioner, recordings of a recognizer (WAV), texts of a summarizer.
 """
 
 import argparse
@@ -18,7 +18,11 @@ import tempfile
 import time
 from pathlib import Path
 
-INPUTS = {"image_captioning": ("image_bytes", "caption"), "text_summarization": ("text", "summarize")}
+INPUTS = {
+    "image_captioning": ("image_bytes", "caption"),
+    "speech_recognition": ("audio_bytes", "transcribe"),
+    "text_summarization": ("text", "summarize"),
+}
 
 
 def main() -> None:

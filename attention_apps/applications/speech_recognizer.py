@@ -15,6 +15,7 @@ from attention_apps.applications.recognizer_config import RecognizerConfig, Tran
 from attention_apps.applications.recording_pieces import batch_pieces, cut_into_pieces
 from attention_apps.applications.speech_examples import SpeechExamples, waveform_features
 from attention_apps.applications.transcript import Transcript, TranscriptPart
+from attention_apps.applications.transcript_graph import TranscriptGraph
 from attention_apps.applications.word_times import words_with_times
 from attention_apps.decoding import DecodingResult
 from attention_apps.decoding.ctc_prefix_scorer import ctc_prefix_scorer
@@ -197,8 +198,10 @@ class SpeechRecognizer(Application):
         return self._graph("explanation", self._teacher_force, signature)(source, token_ids)
 
     def _teacher_force(self, source, token_ids):
+        return self._teacher_force_memory(self.model.encode(source), token_ids)
+
+    def _teacher_force_memory(self, memory, token_ids):
         """Weights `(batch, time, source)`, log-probabilities of the letters `(batch, time)`, and those of CTC."""
-        memory = self.model.encode(source)
         tokens = tf.concat([tf.fill(tf.shape(token_ids[:, :1]), START), token_ids[:, :-1]], axis=1)
         logits, attention = self.model.decoder(tokens, memory, return_attention=True)
         log_probs = tf.gather(tf.nn.log_softmax(tf.cast(logits, tf.float32)), token_ids, axis=2, batch_dims=2)
@@ -281,6 +284,9 @@ class SpeechRecognizer(Application):
 
     def _extra_loss(self):
         return self.config.ctc
+
+    def _signatures(self, options):
+        return TranscriptGraph(self, options).signatures()
 
     def _search(self, source, options=None):
         options = self.config.decoding if options is None else options

@@ -10,7 +10,7 @@ from attention_apps.preprocessing.pauses import FRAME_SECONDS
 
 # CTC tends to speak up in the middle of a letter: a word may have begun this many seconds before its first, and end
 # this many after its last, as far as the recording is loud there.
-_MOST_BEFORE, _MOST_AFTER = 0.35, 0.35
+MOST_BEFORE, MOST_AFTER = 0.35, 0.35
 
 
 def letter_spans(alignment: np.ndarray | None, attention: np.ndarray) -> np.ndarray:
@@ -73,8 +73,8 @@ def _stretch(times, loud, seconds):
     for number, (start, end) in enumerate(times):
         before = times[number - 1, 1] if number else 0.0
         after = times[number + 1, 0] if number + 1 < len(times) else seconds
-        stretched[number, 0] = _onset(start, max(before, start - _MOST_BEFORE), end, loud)
-        stretched[number, 1] = _offset(end, min(after, end + _MOST_AFTER), start, loud)
+        stretched[number, 0] = _onset(start, max(before, start - MOST_BEFORE), end, loud)
+        stretched[number, 1] = _offset(end, min(after, end + MOST_AFTER), start, loud)
     for left, right in itertools.pairwise(stretched):
         if left[1] > right[0]:
             left[1] = right[0] = (left[1] + right[0]) / 2

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-_BLANK = 0
-_IMPOSSIBLE = -1e30
+BLANK = 0
+IMPOSSIBLE = -1e30
 
 
 def align_ctc(log_probs: np.ndarray, token_ids: np.ndarray) -> np.ndarray | None:
@@ -27,7 +27,7 @@ def align_ctc(log_probs: np.ndarray, token_ids: np.ndarray) -> np.ndarray | None
     """
     if not len(token_ids):
         return np.zeros((0, 2), np.int64)
-    states = np.full(2 * len(token_ids) + 1, _BLANK)  # blanks before, between and after the letters
+    states = np.full(2 * len(token_ids) + 1, BLANK)  # blanks before, between and after the letters
     states[1::2] = token_ids
     path = _best_path(np.asarray(log_probs, np.float64)[:, states], _skippable(states))
     if path is None:
@@ -47,18 +47,18 @@ def _skippable(states):
 def _best_path(scores, skippable):
     """The state of each frame, or `None`; `scores` is `(source, states)`."""
     length, size = scores.shape
-    total = np.full(size, _IMPOSSIBLE)
+    total = np.full(size, IMPOSSIBLE)
     total[:2] = scores[0, :2]
     steps = np.zeros((length, size), np.int8)
     for frame in range(1, length):
-        before = np.full((3, size), _IMPOSSIBLE)
+        before = np.full((3, size), IMPOSSIBLE)
         before[0] = total
         before[1, 1:] = total[:-1]
-        before[2, 2:] = np.where(skippable[2:], total[:-2], _IMPOSSIBLE)
+        before[2, 2:] = np.where(skippable[2:], total[:-2], IMPOSSIBLE)
         steps[frame] = before.argmax(axis=0)
-        total = np.maximum(before.max(axis=0) + scores[frame], _IMPOSSIBLE)
+        total = np.maximum(before.max(axis=0) + scores[frame], IMPOSSIBLE)
     state = size - 1 if total[-1] >= total[-2] else size - 2
-    if total[state] <= _IMPOSSIBLE / 2:
+    if total[state] <= IMPOSSIBLE / 2:
         return None
     path = np.empty(length, np.int64)
     for frame in range(length - 1, -1, -1):

@@ -18,9 +18,9 @@ MAX_SECONDS = 3600.0
 
 # Where a file is damaged, what was decoded before is kept, up to the last piece of so many samples.
 _PIECE = 4096
-_MAX_CHANNELS = 32
+MAX_CHANNELS = 32
 # Integers in a float array get no further than this; what does is no sound.
-_LARGEST_SAMPLE = 2.0**31
+LARGEST_SAMPLE = 2.0**31
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
 
@@ -153,8 +153,8 @@ def _decode(file: soundfile.SoundFile, name: str) -> Iterator[np.ndarray]:
 
 def _check_array(array: np.ndarray) -> np.ndarray:
     array = array[:, np.newaxis] if array.ndim == 1 else array
-    if array.ndim != 2 or array.shape[1] > _MAX_CHANNELS or not array.shape[1]:
-        wanted = f"(samples,) or (samples, channels) with at most {_MAX_CHANNELS} channels"
+    if array.ndim != 2 or array.shape[1] > MAX_CHANNELS or not array.shape[1]:
+        wanted = f"(samples,) or (samples, channels) with at most {MAX_CHANNELS} channels"
         raise ValueError(f"The audio array must be {wanted}. Received: shape={array.shape}")
     if array.dtype.kind != "f" and array.dtype not in (np.uint8, np.int8, np.int16, np.int32):
         raise ValueError(f"The audio array must hold floats, uint8, or int8 to int32. Received: {array.dtype}")
@@ -196,7 +196,7 @@ def _join(pieces: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
 def _check_samples(blocks: Iterable[np.ndarray], rate: float, name: str) -> Iterator[np.ndarray]:
     count = 0
     for block in blocks:
-        wrong = ~(np.abs(block) <= _LARGEST_SAMPLE)  # true for NaN as well
+        wrong = ~(np.abs(block) <= LARGEST_SAMPLE)  # true for NaN as well
         if wrong.any():
             second = (count + int(np.argmax(wrong))) / rate
             raise ValueError(f"{name} has samples that are not finite numbers, the first at {second:.2f} s")

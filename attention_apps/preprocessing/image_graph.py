@@ -5,6 +5,7 @@ import enum
 import tensorflow as tf
 
 from attention_apps.preprocessing.bmp import bmp_sides, decode_true_colour, is_true_colour
+from attention_apps.preprocessing.each_row import each_row
 from attention_apps.preprocessing.exif import exif_orientation, turn_upright
 from attention_apps.preprocessing.gif import first_frame
 
@@ -43,19 +44,12 @@ def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> t
         Images `(batch, size, size, 3)`, uint8, black where there is none; an `ImageStatus` `(batch,)`, int32.
     """
 
-    def decode(index, contents):
+    def decode(contents):
         image, status = decode_image(contents)
-        return index, resize_image(image, size, fit), status
+        return resize_image(image, size, fit), status
 
-    count = tf.size(image_bytes, tf.int64)
-    files = tf.data.Dataset.from_tensor_slices((tf.range(count), image_bytes))
-    decoded = files.map(decode, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
-    blank = (count, tf.zeros((size, size, 3), tf.uint8), tf.constant(ImageStatus.BROKEN, tf.int32))
-    rows = decoded.concatenate(tf.data.Dataset.from_tensors(blank)).batch(count + 1)
-    index, images, status = rows.get_single_element()
-    last = tf.size(index, tf.int64) - 1  # the blank, which stands for every file that did not arrive
-    row_of = tf.tensor_scatter_nd_update(tf.fill([count + 1], last), index[:, tf.newaxis], tf.range(last + 1))
-    return tf.gather(images, row_of[:count]), tf.gather(status, row_of[:count])
+    black = tf.zeros((size, size, 3), tf.uint8)
+    return each_row(decode, image_bytes, (black, tf.constant(ImageStatus.BROKEN, tf.int32)))
 
 
 def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -12,17 +12,18 @@ _CUT_SECONDS = 0.25
 # The earliest cut, as a part of the longest piece.
 _EARLIEST = 0.3
 # A recording that moves less than this, of a full scale of 1, has nothing on it.
-_SILENCE = 1e-4
+SILENCE = 1e-4
 # Decibels above the quietest tenth and below the loudest tenth; the threshold of speech lies between them.
-_LEAST_RANGE = 12.0
-_THRESHOLD = 0.35
+LEAST_RANGE = 12.0
+THRESHOLD = 0.35
 
-_FRAME = round(FRAME_SECONDS * SAMPLE_RATE)
+# Samples of a frame.
+FRAME = round(FRAME_SECONDS * SAMPLE_RATE)
 
 
 def is_silent(waveform: np.ndarray) -> bool:
     """Whether nothing moves: digital silence, or a constant."""
-    return not len(waveform) or float(np.ptp(waveform)) < 2 * _SILENCE
+    return not len(waveform) or float(np.ptp(waveform)) < 2 * SILENCE
 
 
 def cut_at_pauses(blocks: Iterable[np.ndarray], max_seconds: float) -> Iterator[tuple[float, np.ndarray]]:
@@ -47,9 +48,9 @@ def loud_frames(waveform: np.ndarray) -> np.ndarray:
     """Whether there is more than background in each frame of `FRAME_SECONDS`, boolean `(frames,)`."""
     levels = _smooth(_levels(waveform), 3)
     quiet, loud = np.quantile(levels, [0.1, 0.9]) if len(levels) else (0.0, 0.0)
-    if loud - quiet < _LEAST_RANGE:
+    if loud - quiet < LEAST_RANGE:
         return np.ones(len(levels), bool)
-    return levels > quiet + _THRESHOLD * (loud - quiet)
+    return levels > quiet + THRESHOLD * (loud - quiet)
 
 
 def _quietest_place(waveform):
@@ -57,13 +58,13 @@ def _quietest_place(waveform):
     levels = _smooth(_levels(waveform), round(_CUT_SECONDS / FRAME_SECONDS))
     first = int(_EARLIEST * len(levels))
     later = levels[first:]
-    return (first + len(later) - 1 - int(np.argmin(later[::-1]))) * _FRAME + _FRAME // 2
+    return (first + len(later) - 1 - int(np.argmin(later[::-1]))) * FRAME + FRAME // 2
 
 
 def _levels(waveform):
     """The level of each frame in decibels."""
-    count = len(waveform) // _FRAME
-    frames = np.asarray(waveform[: count * _FRAME], np.float64).reshape(count, _FRAME)
+    count = len(waveform) // FRAME
+    frames = np.asarray(waveform[: count * FRAME], np.float64).reshape(count, FRAME)
     return 10 * np.log10(np.square(frames).mean(axis=1) + 1e-10)
 
 

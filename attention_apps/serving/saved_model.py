@@ -56,13 +56,50 @@ def _save(graphs, signatures, folder):
     module.resources = [resource for signature in signatures.values() for resource in signature.resources]
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     tf.saved_model.save(module, str(folder), signatures=graphs, options=options)
-    _forget_custom_gradients(folder / SAVED_MODEL)
+    _tidy(folder / SAVED_MODEL)
 
 
-def _forget_custom_gradients(path):
-    """Ours are for training and are not saved; whoever loads a graph that names them is warned of that at length."""
+def _tidy(path):
+    """Leaves out of the graphs what only makes loading and the first call longer."""
     content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for graph in (meta_graph.graph_def for meta_graph in content.meta_graphs):
-        for node in (*graph.node, *(node for function in graph.library.function for node in function.node_def)):
-            node.attr.pop("_gradient_op_type", None)
+        _forget_custom_gradients(graph)
+        for function in graph.library.function:
+            _share_constants(function)
     path.write_bytes(content.SerializeToString(deterministic=True))
+
+
+def _forget_custom_gradients(graph):
+    """Ours are for training and are not saved; whoever loads a graph that names them is warned of that at length."""
+    for node in (*graph.node, *(node for function in graph.library.function for node in function.node_def)):
+        node.attr.pop("_gradient_op_type", None)
+
+
+def _share_constants(function):
+    """Keeps one of each constant: tracing makes another at each use, and so they are near half of all nodes."""
+    first, kept = {}, {}
+    for node in function.node_def:
+        if node.op == "Const" and not node.input:
+            kept[node.name] = first.setdefault(_constant(node), node.name)
+    for number in reversed(range(len(function.node_def))):
+        name = function.node_def[number].name
+        if kept.get(name, name) != name:
+            del function.node_def[number]
+    for node in function.node_def:
+        node.input[:] = [_of_kept(source, kept) for source in node.input]
+    for name, source in function.ret.items():
+        function.ret[name] = _of_kept(source, kept)
+
+
+def _constant(node):
+    """What is the same of two that are one."""
+    attributes = ((name, value.SerializeToString(deterministic=True)) for name, value in node.attr.items())
+    return node.device, *sorted(attributes)
+
+
+def _of_kept(source, kept):
+    """What a node reads, `constant:output:0`, or waits for, `^constant`, by the name of the constant that was kept."""
+    if source.startswith("^"):
+        return f"^{kept.get(source[1:], source[1:])}"
+    name, *output = source.split(":")
+    return ":".join([kept.get(name, name) if output else name, *output])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from attention_apps.serving import LoadedModel, Signature, export_saved_model
 from attention_apps.serving.warm_up import WARM_UP
@@ -53,6 +54,25 @@ def test_a_score_is_always_a_number_that_json_has(folder):
 def test_two_signatures_share_their_weights(folder):
     size = sum(path.stat().st_size for path in (folder / "1" / "variables").iterdir())
     assert 120_000 < size < 130_000
+
+
+def test_equal_constants_of_a_function_are_stored_once(tmp_path):
+    def add(text):
+        halves = [tf.constant(0.5) for _ in range(4)]
+        number = tf.where(text == "a", halves[0] + halves[1], halves[2] * tf.constant(3.0))
+        return {"text": text, "score": tf.while_loop(lambda _: False, lambda one: one + halves[3], [number])[0]}
+
+    folder = export_saved_model(tmp_path / "numbers", {"serving_default": make_signature(add)}, "")
+    assert LoadedModel(folder).predict({"text": ["a", "b"]})["score"].tolist() == [1.0, 1.5]
+    content = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    for function in content.meta_graphs[0].graph_def.library.function:
+        constants = [node.attr["value"].tensor for node in function.node_def if node.op == "Const"]
+        numbers = [
+            float(tf.make_ndarray(one)) for one in constants if one.dtype == tf.float32 and not one.tensor_shape.dim
+        ]
+        assert len(numbers) == len(set(numbers))
+        if "answer" in function.signature.name:
+            assert {0.5, 3.0} <= set(numbers)
 
 
 def test_the_next_export_is_the_next_version_and_no_half_one_is_ever_seen(folder, monkeypatch):

@@ -1,0 +1,182 @@
+"""From the bytes of WAV files to samples in TensorFlow graph code, for the export of a recognizer."""
+
+import enum
+
+import tensorflow as tf
+
+from attention_apps.preprocessing.audio import HIGHEST_RATE, LARGEST_SAMPLE, LOWEST_RATE, MAX_CHANNELS, SAMPLE_RATE
+from attention_apps.preprocessing.each_row import each_row
+from attention_apps.preprocessing.resample_graph import resample, resampled_length
+
+_MAX_CHUNKS = 256
+_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+# What follows the two bytes of the format in the long form of a header.
+_GUID_TAIL = b"\x00\x00\x00\x00\x10\x00\x80\x00\x00\xaa\x00\x38\x9b\x71"
+
+
+class AudioStatus(enum.IntEnum):
+    """What became of a recording in `decode_wavs`."""
+
+    DECODED = 0
+    BROKEN = 1  # empty, damaged, or with samples that are no numbers
+    UNSUPPORTED = 2  # no WAV, or of another kind than those below
+    TOO_LONG = 3
+
+
+def decode_wavs(audio_bytes: tf.Tensor, max_samples: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Decodes a batch of WAV files, see `decode_wav`; one that cannot be decoded does not fail the others.
+
+    Args:
+        audio_bytes: the files' bytes, a string tensor `(batch,)`.
+        max_samples: the most that are read of a file, after resampling.
+
+    Returns:
+        Samples `(batch, samples)`, float32, padded with zeros; how many there are, `(batch,)`, int32; an `AudioStatus`
+        `(batch,)`, int32.
+    """
+
+    def decode(contents):
+        waveform, status = decode_wav(contents, max_samples)
+        return waveform, tf.size(waveform), status
+
+    nothing = tf.zeros([0]), tf.constant(0), tf.constant(AudioStatus.BROKEN, tf.int32)
+    return each_row(decode, audio_bytes, nothing)
+
+
+def decode_wav(contents: tf.Tensor, max_samples: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decodes one WAV file: PCM of 8 to 32 bits or floats of 32 or 64, any channels averaged, any rate resampled.
+
+    A file that ends before its samples do is read as far as it goes.
+
+    Returns:
+        Samples `(samples,)`, `SAMPLE_RATE` of them a second, float32, and an `AudioStatus`; no samples if that is not
+        `DECODED`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: the file is broken.
+    """
+    return _if_good(_container_status(contents), lambda: _decode(contents, max_samples))
+
+
+def are_sounds(waveform: tf.Tensor) -> tf.Tensor:
+    """Whether samples, `(..., samples)`, are all finite and of a size that a sound may have, `(...)`."""
+    return tf.reduce_all(tf.abs(waveform) <= LARGEST_SAMPLE, axis=-1)  # false for NaN as well
+
+
+def _if_good(status, decode):
+    return tf.cond(status == AudioStatus.DECODED, decode, lambda: (tf.zeros([0]), status))
+
+
+def _container_status(contents):
+    is_riff = tf.strings.substr(contents, 0, 4) == b"RIFF"
+    is_wave = tf.cond(is_riff, lambda: tf.strings.substr(contents, 8, 4) == b"WAVE", lambda: False)
+    other = tf.where(tf.strings.length(contents) == 0, AudioStatus.BROKEN, AudioStatus.UNSUPPORTED)
+    return tf.where(is_wave, AudioStatus.DECODED, other)
+
+
+def _decode(contents, max_samples):
+    header, data, size = _find_chunks(contents)
+    has_all = (header >= 0) & (data >= 0)
+    status = tf.where(has_all, AudioStatus.DECODED, AudioStatus.BROKEN)
+    return _if_good(status, lambda: _decode_data(contents, header, data, size, max_samples))
+
+
+def _decode_data(contents, header, data, size, max_samples):
+    kind, channels, rate = _read_header(contents, header)
+    widths = tf.constant([width for width, _ in _KINDS], tf.int64)
+    width = tf.gather(widths, tf.maximum(kind, 0)) * tf.maximum(channels, 1)
+    frames = size // width
+    is_known = (kind >= 0) & (channels >= 1) & (channels <= MAX_CHANNELS)
+    is_known &= (rate >= LOWEST_RATE) & (rate <= HIGHEST_RATE)
+    is_too_long = resampled_length(frames, tf.maximum(rate, 1), SAMPLE_RATE) > max_samples
+    good = tf.where(is_too_long, AudioStatus.TOO_LONG, AudioStatus.DECODED)
+    status = tf.where(is_known, good, AudioStatus.UNSUPPORTED)
+
+    def decode():
+        raw = tf.strings.substr(contents, data, frames * width)
+        samples = tf.switch_case(kind, [lambda convert=convert: convert(raw) for _, convert in _KINDS])
+        waveform = tf.reduce_mean(tf.reshape(samples, tf.stack([frames, channels])), axis=1)
+        is_good = are_sounds(waveform)
+        same = (rate == SAMPLE_RATE) | ~is_good | (frames == 0)
+        waveform = tf.cond(same, lambda: waveform, lambda: resample(waveform, rate, SAMPLE_RATE))
+        status = tf.where(is_good, AudioStatus.DECODED, AudioStatus.BROKEN)
+        return waveform[: tf.where(is_good, tf.size(waveform), 0)], status
+
+    return _if_good(status, decode)
+
+
+def _find_chunks(contents):
+    """Where the header and the samples begin, -1 for what is not there, and how many bytes of samples there are."""
+    end = tf.cast(tf.strings.length(contents), tf.int64)
+
+    def is_on(place, _, data, __):
+        return (data < 0) & (place + 8 <= end)
+
+    def walk(place, header, data, size):
+        name = tf.strings.substr(contents, place, 4)
+        size = tf.cast(tf.io.decode_raw(tf.strings.substr(contents, place + 4, 4), tf.int32)[0], tf.int64) % 2**32
+        place += 8
+        header = tf.where((name == b"fmt ") & (header < 0), place, header)
+        data = tf.where(name == b"data", place, data)
+        return place + size + size % 2, header, data, tf.minimum(size, end - place)
+
+    nowhere = tf.constant(-1, tf.int64)
+    first = (tf.constant(12, tf.int64), nowhere, nowhere, tf.constant(0, tf.int64))
+    return tf.while_loop(is_on, walk, first, maximum_iterations=_MAX_CHUNKS)[1:]
+
+
+def _read_header(contents, place):
+    """The number of the samples' kind in `_KINDS`, or -1, the channels and the rate, all int64."""
+    fields = tf.io.decode_raw(tf.strings.substr(contents, place, 16), tf.uint16)
+    fields = tf.unstack(tf.cast(tf.ensure_shape(fields, (8,)), tf.int64))
+    tag, channels, rate_low, rate_high, _, _, align, bits = fields
+    tag = tf.cond(tag == _EXTENSIBLE, lambda: _extended_tag(contents, place), lambda: tag)
+    width = (bits + 7) // 8
+    is_whole = (width * channels == align) & (bits > 0)
+    is_pcm = is_whole & (tag == _PCM) & (width <= 4)
+    is_float = is_whole & (tag == _FLOAT) & ((bits == 32) | (bits == 64))
+    kind = tf.where(is_pcm, width - 1, tf.where(is_float, 3 + bits // 32, -1))
+    return tf.cast(kind, tf.int32), channels, rate_low + 2**16 * rate_high
+
+
+def _extended_tag(contents, place):
+    tag = tf.io.decode_raw(tf.strings.substr(contents, place + 24, 2), tf.uint16)[0]
+    is_common = tf.strings.substr(contents, place + 26, len(_GUID_TAIL)) == _GUID_TAIL
+    return tf.where(is_common, tf.cast(tag, tf.int64), _EXTENSIBLE)
+
+
+def _from_8_bits(raw):
+    return (tf.cast(tf.io.decode_raw(raw, tf.uint8), tf.float32) - 128) / 2**7
+
+
+def _from_16_bits(raw):
+    return tf.cast(tf.io.decode_raw(raw, tf.int16), tf.float32) / 2**15
+
+
+def _from_24_bits(raw):
+    digits = tf.reshape(tf.io.decode_raw(raw, tf.uint8), [-1, 3])
+    low, middle, high = tf.unstack(tf.cast(digits, tf.int32), axis=1)
+    return tf.cast(low + 2**8 * middle + 2**16 * (high - 2**8 * (high // 2**7)), tf.float32) / 2**23
+
+
+def _from_32_bits(raw):
+    return tf.cast(tf.io.decode_raw(raw, tf.int32), tf.float32) / 2**31
+
+
+def _from_floats(raw):
+    return tf.io.decode_raw(raw, tf.float32)
+
+
+def _from_doubles(raw):
+    return tf.cast(tf.io.decode_raw(raw, tf.float64), tf.float32)
+
+
+# The bytes of a sample, and what makes numbers of about -1 to 1 of the bytes of many.
+_KINDS = [
+    (1, _from_8_bits),
+    (2, _from_16_bits),
+    (3, _from_24_bits),
+    (4, _from_32_bits),
+    (4, _from_floats),
+    (8, _from_doubles),
+]
