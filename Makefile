@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 
-.PHONY: demo test lint format test-backends benchmark clean
+.PHONY: demo test lint format docs test-backends benchmark clean
 
 demo: $(VENV)/.demo
-	$(BIN)/python -m attention_apps demo
+	$(BIN)/python -m attention_apps demo --terminal
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -20,6 +20,10 @@ lint: $(VENV)/.test
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The pages of docs/ and the API reference, in site/.
+docs: $(VENV)/.test
+	$(BIN)/python -m mkdocs build --strict
 
 # The layers are written with keras.ops: the same tests on another backend.
 test-backends: $(VENV)/.test
@@ -38,8 +42,8 @@ $(VENV)/.demo: setup.cfg | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test: setup.cfg | $(VENV)/bin/python
-	$(PIP) -e ".[test]"
+	$(PIP) -e ".[test,docs]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

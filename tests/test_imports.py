@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ("tensorflow", "keras", "keras_hub", "tensorflow_text", "matplotlib", "torch", "jax")
+HEAVY = ("tensorflow", "keras", "keras_hub", "tensorflow_text", "matplotlib", "torch", "jax", "gradio")
 
 
 def run_python(code, *arguments):

@@ -19,7 +19,7 @@ COMMANDS = {
     "export": "write a preset as a TensorFlow SavedModel",
     "serve": "serve models over REST, for trying things out",
     "presets": "list the presets that came with the package",
-    "demo": "see the layers at work in the terminal, no network needed",
+    "demo": "try the presets on a page in the browser, or in the terminal; no network needed",
     "completion": "print a script for completion in the shell",
 }
 

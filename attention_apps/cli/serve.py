@@ -62,10 +62,10 @@ def run(options: argparse.Namespace) -> int:
     def announce(url: str) -> None:
         if not options.quiet:
             for name in names:
-                _say(f"serving {name} at {url}/v1/models/{name}:predict")
-            if not _is_loopback(options.host):
-                _say("anyone who can reach this address can use it; there are no passwords here")
-            _say("Ctrl-C ends")
+                say(f"serving {name} at {url}/v1/models/{name}:predict")
+            if not is_loopback(options.host):
+                say("anyone who can reach this address can use it; there are no passwords here")
+            say("Ctrl-C ends")
 
     run_server(models, options.host, options.port, limits, announce)
     return 0
@@ -88,12 +88,14 @@ def _load(model: str, name: str) -> Any:
         return LoadedModel(load_application(model).export(Path(folder) / name))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address is this computer's own, which no other can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Tells the user something that is no result."""
     print(f"attention-apps: {line}", file=sys.stderr, flush=True)

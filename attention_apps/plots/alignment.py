@@ -13,25 +13,32 @@ import numpy as np
 
 _INCHES_PER_WORD = 0.28
 _MOST_INCHES = 60.0
-_STYLE = """body { font: 18px/1.7 sans-serif; max-width: 46em; margin: 2em auto; padding: 0 1em; }
-.written span { cursor: default; border-bottom: 2px solid #bbb; }
+_STYLE = """body { font: 17px/1.65 system-ui, sans-serif; max-width: 46em; margin: 1em auto; padding: 0 1em; }
+.written { font-size: 1.25em; line-height: 1.5; margin: .5em 0; }
+.written span { cursor: default; border-bottom: 2px solid #bbb; border-radius: 3px 3px 0 0; }
 .written span.copied { border-color: #c60; }
-.written span:hover, .written span:focus { background: #fd6; }
-.source { color: #333; }
+.written span.shown { background: #fd6; }
+.source { color: #333; margin: .5em 0; }
 .source span { border-radius: 3px; }
-.hint { color: #777; font-size: 14px; }"""
+.hint { color: #777; font-size: 14px; margin: 0; }"""
 _HINT = "Point at a word to see what was read for it. Words with an orange line were copied."
 _COPIED = "#c60"
 # Between words, a space; none before the first kind of mark, and none after the second.
 _CLOSING = re.compile(r"[,.;:!?%)\]}»”\u2019…]+|['\u2019]s")
 _OPENING = re.compile(r"[(\[{«“$£€#@]")
+# As over a photo, the colour is fullest where the model looked most.
 _SCRIPT = """for (const passage of document.querySelectorAll("section")) {
   const weights = JSON.parse(passage.querySelector("script").textContent);
   const source = passage.querySelectorAll(".source span");
-  passage.querySelectorAll(".written span").forEach((word, row) => {
-    const show = () => source.forEach((token, column) => {
-      token.style.background = `rgba(255, 140, 0, ${weights[row][column]})`;
-    });
+  const written = passage.querySelectorAll(".written span");
+  written.forEach((word, row) => {
+    const most = Math.max(...weights[row], 1e-6);
+    const show = () => {
+      written.forEach(other => other.classList.toggle("shown", other === word));
+      source.forEach((token, column) => {
+        token.style.background = `rgba(255, 140, 0, ${0.8 * weights[row][column] / most})`;
+      });
+    };
     word.tabIndex = 0;
     word.addEventListener("mouseenter", show);
     word.addEventListener("focus", show);

@@ -20,7 +20,8 @@ _MASK_PIXELS_PER_REGION = 8
 _PHOTO_QUALITY = 88
 # There is no script: the dimmed photo of a word is inside the word, and is shown while the word is under the pointer
 # or has the focus.
-_STYLE = """.photo-attention { position: relative; max-width: 40em; margin: 0 auto; font: 18px/1.5 sans-serif; }
+_STYLE = """.photo-attention { position: relative; max-width: 40em; margin: 0 auto;
+  font: 17px/1.5 system-ui, sans-serif; }
 .photo-attention img { display: block; width: 100%; border-radius: 6px; }
 .photo-attention .words { font-size: 1.35em; margin: .6em 0 .2em; }
 .photo-attention .word { padding: .05em .15em; border-radius: 4px; border-bottom: 2px solid #d98a00; cursor: default; }
@@ -31,7 +32,7 @@ _STYLE = """.photo-attention { position: relative; max-width: 40em; margin: 0 au
 .photo-attention .word:hover img, .photo-attention .words:not(:hover) .word:focus img { opacity: 1; }
 .photo-attention .hint, .photo-attention li { opacity: .8; font-size: .85em; }
 .photo-attention .score { font-variant-numeric: tabular-nums; opacity: .75; }"""
-_PAGE_STYLE = ":root { color-scheme: light dark; } body { margin: 2em 1em; }"
+_PAGE_STYLE = ":root { color-scheme: light dark; } body { margin: 1em; }"
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,12 @@ def photo_attention_html(shown: PhotoAttention, alternatives: Sequence[tuple[str
     others = "\n".join(
         f'<li><span class="score">{score:.3f}</span> {html.escape(text)}</li>' for text, score in alternatives
     )
+    ranked = f"<ol>\n{others}\n</ol>" if len(alternatives) > 1 else ""
     return f"""<div class="photo-attention"><style>{_STYLE}</style>
 <img src="{photo}" alt="{html.escape(alternatives[0][0])}" style="aspect-ratio: {width} / {height}">
 <p class="words">{words}</p>
 <p class="hint">Point at a word, or go through the words with the tab key, to see where the model looked for it.</p>
-<ol>
-{others}
-</ol></div>"""
+{ranked}</div>"""
 
 
 def _lit(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:

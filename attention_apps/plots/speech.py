@@ -12,11 +12,12 @@ import numpy as np
 _INCHES_PER_SECOND = 2.0
 _INCHES_PER_LETTER = 0.16
 _FEWEST_INCHES, _MOST_INCHES = 5.0, 60.0
-_STYLE = """body { font: 18px/1.7 sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em; }
+_STYLE = """body { font: 17px/1.65 system-ui, sans-serif; max-width: 50em; margin: 1em auto; padding: 0 1em; }
+h2 { font-size: 1.25em; line-height: 1.5; margin: .5em 0; }
 .axis { position: relative; height: 2.4em; background: #eee; margin: 0.5em 0; overflow: hidden; }
 .axis span { position: absolute; top: 0; bottom: 0; font-size: 12px; border-left: 2px solid #c60;
   background: rgba(255, 140, 0, var(--sure)); overflow: hidden; white-space: nowrap; }
-table { border-collapse: collapse; } td, th { padding: 0 1em 0 0; text-align: left; }"""
+table { border-collapse: collapse; font-size: .9em; } td, th { padding: 0 1.5em 0 0; text-align: left; }"""
 
 
 @dataclass(frozen=True)

@@ -189,17 +189,28 @@ def run_server(
         host, port: where to listen; 0 is any free port.
         announce: told the server's URL as soon as it listens.
     """
-    uvicorn = import_uvicorn()
-    listening = _listen(host, port)
     limits = ServingLimits() if limits is None else limits
-    config = uvicorn.Config(
+    run_asgi(
         PredictionServer(models, limits),
-        log_level="warning",
-        server_header=False,
+        host,
+        port,
+        announce,
         limit_concurrency=limits.max_waiting * max(len(models), 1) + 8,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=math.ceil(limits.timeout),
     )
+
+
+def run_asgi(application: Any, host: str, port: int, announce: Callable[[str], None], **settings: Any) -> None:
+    """Serves an ASGI application until it is interrupted; for the arguments see `run_server`.
+
+    Args:
+        settings: further ones of `uvicorn.Config`.
+    """
+    uvicorn = import_uvicorn()
+    listening = _listen(host, port)
+    # Uvicorn's own configuration of logging would close the handlers that others have made.
+    config = uvicorn.Config(application, log_config=None, log_level="warning", server_header=False, **settings)
     announce(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}")
     # The interrupt is raised once more after everything was answered.
     with listening, contextlib.suppress(KeyboardInterrupt):

@@ -14,7 +14,7 @@ def run_command(*arguments):
 
 @pytest.mark.slow
 def test_the_demo_learns_to_write_words_backwards_and_draws_the_alignment():
-    done = run_command("demo", "--quiet", "attention", "listen")
+    done = run_command("demo", "--quiet", "--terminal", "attention", "listen")
     assert done.returncode == 0, done.stderr
     assert "attention -> noitnetta  right" in done.stdout
     assert "listen -> netsil  right" in done.stdout
@@ -24,7 +24,7 @@ def test_the_demo_learns_to_write_words_backwards_and_draws_the_alignment():
 
 
 def test_a_word_it_cannot_read_is_named():
-    done = run_command("demo", "42")
+    done = run_command("demo", "--terminal", "42")
     assert done.returncode == 2
     assert "Received: '42'" in done.stderr
     assert "Traceback" not in done.stderr

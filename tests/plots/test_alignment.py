@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from attention_apps.plots.alignment import Alignment, draw_alignments, write_alignments
+from tests.browser import open_browser
 
 ONE = Alignment(["A$", "<b>"], ["x", "</script>", "日"], np.array([[1.0, 0.0, 0.0], [0.25, 0.5, 0.25]]), [False, True])
 EMPTY = Alignment([], ["x"], np.zeros((0, 1)), [])
@@ -48,3 +49,17 @@ def test_marks_stand_where_people_put_them(tmp_path):
 def test_an_empty_page_is_a_page(tmp_path):
     write_alignments([], tmp_path / "a.html")
     assert "<section>" not in (tmp_path / "a.html").read_text()
+
+
+def test_in_a_browser_pointing_at_a_word_colours_what_was_read_for_it(tmp_path):
+    write_alignments([ONE], tmp_path / "a.html")
+    colours = "return [...document.querySelectorAll('.source span')].map(word => word.style.background)"
+    shown = "return [...document.querySelectorAll('.written .shown')].map(word => word.innerText)"
+    full, half, none = (f"rgba(255, 140, 0, {share})" for share in (0.8, 0.4, 0))
+    with open_browser() as browser:
+        browser.open(tmp_path / "a.html")
+        assert browser.run(shown) == ["A$"]
+        assert browser.run(colours) == [full, none, none]
+        browser.hover(".written span:nth-of-type(2)")
+        assert browser.run(shown) == ["<b>"]
+        assert browser.run(colours) == [half, full, half]

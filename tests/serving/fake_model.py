@@ -45,8 +45,14 @@ class FakeModel:
 
 @contextlib.contextmanager
 def running(models, **limits):
+    """As `running_application`, of a `PredictionServer`."""
+    with running_application(PredictionServer(models, ServingLimits(**limits))) as (url, server):
+        yield url, server
+
+
+@contextlib.contextmanager
+def running_application(application):
     """The URL of a server on loopback, and the server; stopped at the end as by Ctrl-C."""
-    application = PredictionServer(models, ServingLimits(**limits))
     server = uvicorn.Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()

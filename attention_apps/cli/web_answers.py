@@ -1,0 +1,105 @@
+"""What the page of `attention-apps demo` shows of a result: the answer, alternatives, and where the model looked."""
+
+import base64
+import dataclasses
+import html
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# The frame is as high as what is in it, which changes with the width of the window.
+_FIT = (
+    "const page = this.contentDocument.documentElement;"
+    "new ResizeObserver(() => { this.style.height = page.offsetHeight + 'px'; }).observe(page);"
+)
+STYLE = """.answer .text { font-size: 1.6rem; line-height: 1.3; font-weight: 600; margin: 0; white-space: pre-line; }
+.answer .note { margin: .3rem 0 0; }
+.answer .note, .answer .score { color: color-mix(in srgb, var(--body-text-color) 65%, transparent); }
+.answer h3 { font-size: .95rem; font-weight: 600; margin: 1.3rem 0 .5rem; }
+.answer .looked { border: 1px solid var(--border-color-primary); border-radius: 8px; overflow: hidden; background: #fff;
+  color-scheme: light; }
+.answer iframe { display: block; width: 100%; border: 0; }
+.answer .picture { overflow-x: auto; padding: 12px 12px 0; }
+.answer .picture img { max-width: none; height: auto; margin: 0 auto; zoom: .8; }
+.answer ol { list-style: none; margin: 0; padding: 0; }
+.answer li { display: flex; gap: 1rem; margin: 0; padding: .35rem 0;
+  border-top: 1px solid var(--border-color-primary); }
+.answer .score { font-variant-numeric: tabular-nums; min-width: 4em; text-align: right; }
+.answer .alternative { white-space: pre-line; }
+.message { padding: 1rem 1.2rem; border-radius: 8px; border-left: 4px solid var(--primary-500); line-height: 1.5;
+  background: var(--background-fill-secondary); }
+.message.problem { border-color: var(--error-border-color); background: var(--error-background-fill); }
+.message code { white-space: nowrap; }"""
+
+
+def caption_answer(caption: Any) -> str:
+    """The words of the caption under the photo, each lighting up where the model looked for it."""
+    # The alternatives stand on our page already.
+    alone = dataclasses.replace(caption, alternatives=caption.alternatives[:1])
+    return _answer(caption, "Where the model looked", _frame(alone.to_html, "where the model looked in the photo"))
+
+
+def transcript_answer(transcript: Any) -> str:
+    """The spectrogram with the words on it, what was listened to for each letter, and the times of the words."""
+    if not transcript.text:
+        return message("Nothing was heard in this recording that the recognizer is sure of.", is_problem=True)
+    looked = _picture(transcript.plot, "spectrogram and attention") + _frame(transcript.to_html, "times of the words")
+    note = f"{transcript.seconds:.1f} s, confidence {transcript.confidence:.0%}"
+    return _answer(transcript, "When it was said, and where the model listened", looked, note)
+
+
+def summary_answer(summary: Any) -> str:
+    """The words of the summary, each lighting up the words that were read for it."""
+    if not summary.lines:
+        return message("There is no text to summarize here: paste one first.", is_problem=True)
+    note = None
+    if not summary.was_read_whole:
+        read = sum(end - start for start, end in summary.passages)
+        note = f"The text is long: {read:,} of its {len(summary.source_tokens):,} words and marks were read."
+    return _answer(summary, "Which words the model read", _frame(summary.to_html, "which words the model read"), note)
+
+
+def message(text: str, is_problem: bool = False) -> str:
+    """Something to tell the user in place of an answer; what stands between backticks is code."""
+    parts = html.escape(text).split("`")
+    marked = "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
+    kind = 'problem" role="alert' if is_problem else ""
+    return f'<div class="message {kind}">{marked}</div>'
+
+
+def _answer(result: Any, title: str, looked: str, note: str | None = None) -> str:
+    alternatives = "\n".join(
+        f'<li><span class="score">{score:.3f}</span> '
+        f'<span class="alternative" dir="auto">{html.escape(text)}</span></li>'
+        for text, score in result.alternatives
+    )
+    told = "" if note is None else f'<p class="note">{html.escape(note)}</p>'
+    return f"""<div class="answer">
+<p class="text" dir="auto">{html.escape(result.text)}</p>
+{told}
+<h3>{title}</h3>
+<div class="looked">{looked}</div>
+<h3>Alternatives and their scores</h3>
+<ol>
+{alternatives}
+</ol>
+</div>"""
+
+
+def _frame(write: Callable[[Path], None], title: str) -> str:
+    """A page that is written to a file, as a frame of ours."""
+    page = _written(write, "page.html").decode()
+    return f'<iframe title="{title}" scrolling="no" srcdoc="{html.escape(page)}" onload="{html.escape(_FIT)}"></iframe>'
+
+
+def _picture(write: Callable[[Path], None], description: str) -> str:
+    picture = base64.b64encode(_written(write, "picture.svg")).decode()
+    return f'<div class="picture"><img alt="{description}" src="data:image/svg+xml;base64,{picture}"></div>'
+
+
+def _written(write: Callable[[Path], None], name: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        write(path)
+        return path.read_bytes()

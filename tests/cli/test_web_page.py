@@ -1,0 +1,248 @@
+"""The page of `attention-apps demo`, in a browser: what it answers is what the applications answer."""
+
+import contextlib
+import json
+import sys
+import urllib.request
+
+import keras
+import numpy as np
+import pytest
+
+from attention_apps.applications import preset_folder
+from attention_apps.applications.summarizer_config import SummarizerConfig
+from attention_apps.applications.text_summarizer import TextSummarizer
+from attention_apps.cli import demo, main, web_page
+from attention_apps.cli.tasks import TASKS
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
+from attention_apps.training.config import read_config
+from tests.applications.captioners import PHOTO, as_bytes, make_captioner
+from tests.applications.recognizers import make_recognizer, say, wav_bytes
+from tests.applications.summarizers import CONFIGS
+from tests.browser import open_browser
+
+pytest.importorskip("gradio", reason="the page needs the extra `demo`")
+pytestmark = pytest.mark.filterwarnings("ignore:::gradio")
+
+PHOTOS, SPEECH, TEXTS = TASKS
+TEXT = "Alice likes Bob in ${1+1} <b>old</b> towns, {{value}} & more."
+
+
+@pytest.fixture(scope="module")
+def applications():
+    captioner = make_captioner()
+    recognizer = make_recognizer()
+    keras.utils.set_random_seed(4)
+    words = Vocabulary([*UNKNOWN_KINDS, "alice", "likes", "bob", "in", "old", "of", "and", "more", "."])
+    summarizer = TextSummarizer(read_config(SummarizerConfig, CONFIGS["generate"]), words)
+    return {PHOTOS: captioner, SPEECH: recognizer, TEXTS: summarizer}
+
+
+@contextlib.contextmanager
+def served(applications, folder):
+    from tests.serving.fake_model import running_application
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADIO_TEMP_DIR", str(folder))
+        with running_application(web_page.make_page(applications)) as (url, _):
+            yield url
+
+
+@pytest.fixture(scope="module")
+def url(applications, tmp_path_factory):
+    with served(applications, tmp_path_factory.mktemp("uploads")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser("--window-size=1200,1000") as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser, url):
+    """The page anew, whose requests are looked at in the end."""
+    browser.open(url)
+    browser.wait_for("return document.querySelectorAll('button[role=tab]').length > 2")
+    yield browser
+    elsewhere = [one for one in browser.requested_urls() if not one.startswith((f"{url}/", "data:", "blob:"))]
+    assert elsewhere == []
+
+
+def ask(page, tab, source):
+    """Gives a tab a file or a text, and waits for what it says."""
+    page.click(f"#{tab}-button")
+    if tab == TEXTS:
+        page.type(f"#{tab} textarea", source)
+        page.click(f"#{tab} button.primary")
+    else:
+        page.type(f"#{tab} input[type=file]", source)
+    found = f"document.querySelector('#{tab} .answer, #{tab} .problem')"
+    page.wait_for(f"return !!{found}")
+    return page.run(f"return {found}.className")
+
+
+def answer_of(page, tab):
+    """The text and the alternatives with their scores, as they are seen."""
+    text = page.run(f"return document.querySelector('#{tab} .text').innerText")
+    cells = "row => [...row.children].map(cell => cell.innerText)"
+    rows = page.run(f"return [...document.querySelectorAll('#{tab} .answer li')].map({cells})")
+    return text, [(text, float(score)) for score, text in rows]
+
+
+def expected(result):
+    return result.text, [(text, pytest.approx(score, abs=6e-4)) for text, score in result.alternatives]
+
+
+def in_frame(page, tab, script):
+    """The value of a script's expression about `page`, the document in a tab's frame, once it is laid out."""
+    frame = f"document.querySelector('#{tab} iframe')"
+    page.wait_for(f"return {frame}.offsetHeight > 20 && {frame}.style.height !== ''")
+    return page.run(f"const page = {frame}.contentDocument; return {script}")
+
+
+def problem(page, tab):
+    return page.run(f"return document.querySelector('#{tab} .problem').innerText")
+
+
+def test_a_photo_is_captioned_with_where_the_model_looked_for_each_word(page, applications, tmp_path):
+    (tmp_path / "photo.png").write_bytes(as_bytes("PNG"))
+    assert ask(page, PHOTOS, tmp_path / "photo.png") == "answer"
+    captioner = applications[PHOTOS]
+    caption = captioner.caption(PHOTO, web_page.more_alternatives(captioner))
+    assert len(caption.alternatives) == web_page.NUM_BEST
+    assert answer_of(page, PHOTOS) == expected(caption)
+    words = in_frame(page, PHOTOS, "[...page.querySelectorAll('.word')].map(e => [e.innerText, e.children.length])")
+    assert words == [[word, 1] for word in caption.tokens]
+
+
+def test_a_recording_is_written_down_with_a_spectrogram_and_times(page, applications, tmp_path):
+    (tmp_path / "abc.wav").write_bytes(wav_bytes(say("AB CA")))
+    assert ask(page, SPEECH, tmp_path / "abc.wav") == "answer"
+    recognizer = applications[SPEECH]
+    transcript = recognizer.transcribe(tmp_path / "abc.wav", web_page.more_alternatives(recognizer))
+    assert answer_of(page, SPEECH) == expected(transcript)
+    assert page.wait_for(f"return document.querySelector('#{SPEECH} .picture img').naturalWidth") > 200
+    rows = in_frame(
+        page, SPEECH, "[...page.querySelectorAll('tr')].slice(1).map(e => [...e.children].map(c => c.innerText))"
+    )
+    assert [[row[0], *map(float, row[1:3])] for row in rows] == [
+        [word.word, pytest.approx(word.start, abs=6e-3), pytest.approx(word.end, abs=6e-3)] for word in transcript.words
+    ]
+
+
+def test_a_text_is_summarized_with_the_words_that_were_read(page, applications):
+    assert ask(page, TEXTS, TEXT) == "answer"
+    summarizer = applications[TEXTS]
+    summary = summarizer.summarize(TEXT, web_page.more_alternatives(summarizer))
+    assert answer_of(page, TEXTS) == expected(summary)
+    words = in_frame(page, TEXTS, "[...page.querySelectorAll('.source span')].map(e => e.innerText)")
+    assert words == summary.source_tokens
+    shades = in_frame(page, TEXTS, "[...page.querySelectorAll('.source span')].map(e => e.style.background)")
+    weights = np.round(summary.attention[0], 3)
+    assert [float(shade.split()[-1].rstrip(")")) if "rgba" in shade else 1.0 for shade in shades] == pytest.approx(
+        0.8 * weights / weights.max(), abs=5e-3
+    )
+    assert page.run("return [...document.querySelectorAll('b')].length") == 0
+
+
+def test_what_is_no_photo_is_said_by_its_name(page, tmp_path):
+    (tmp_path / "letter.jpg").write_text("Dear all, this is not a photo.")
+    assert "problem" in ask(page, PHOTOS, tmp_path / "letter.jpg")
+    assert problem(page, PHOTOS) == "letter.jpg is not an image, or one of an unknown format"
+
+
+def test_what_is_no_recording_is_said_by_its_name(page, tmp_path):
+    (tmp_path / "letter.wav").write_text("Dear all, this is not a recording.")
+    assert "problem" in ask(page, SPEECH, tmp_path / "letter.wav")
+    assert problem(page, SPEECH).startswith("letter.wav is not a recording")
+
+
+def test_silence_is_said_to_be_silence(page, tmp_path):
+    (tmp_path / "silence.wav").write_bytes(wav_bytes(np.zeros(16000, np.float32)))
+    assert "problem" in ask(page, SPEECH, tmp_path / "silence.wav")
+    assert problem(page, SPEECH).startswith("Nothing was heard")
+
+
+def test_a_blank_text_is_asked_for(page):
+    assert "problem" in ask(page, TEXTS, "  ")
+    assert problem(page, TEXTS).startswith("There is no text to summarize")
+
+
+def test_the_browser_is_told_to_load_nothing_from_elsewhere(url):
+    with urllib.request.urlopen(url) as response:
+        policy = response.headers["content-security-policy"]
+        page = response.read().decode()
+    assert policy.startswith("default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval';")
+    assert "fonts.googleapis" not in page
+    assert '"analytics_enabled": false' in page or '"analytics_enabled":false' in page
+
+
+@pytest.mark.parametrize("more", [{}, {"meta": {"_type": "gradio.FileData"}}], ids=["plain", "marked"])
+def test_a_file_that_was_not_uploaded_is_not_read(url, tmp_path, more):
+    (tmp_path / "secret.png").write_bytes(as_bytes("PNG"))
+    upload = {"path": str(tmp_path / "secret.png"), **more}
+    events = call(url, upload)
+    assert '<div class="answer">' not in events
+    assert "was not uploaded" in events or '"success":false' in events.replace(" ", "")
+
+
+def call(url, upload):
+    """What comes of a change of the photo that no browser has sent."""
+    with urllib.request.urlopen(f"{url}/config") as response:
+        dependencies = json.load(response)["dependencies"]
+    (number,) = (one["id"] for one in dependencies[:1])
+    session = f"s{hash(json.dumps(upload))}"
+    body = json.dumps({"data": [upload], "fn_index": number, "session_hash": session}).encode()
+    request = urllib.request.Request(f"{url}/gradio_api/queue/join", body, headers={"content-type": "application/json"})
+    urllib.request.urlopen(request).close()
+    with urllib.request.urlopen(f"{url}/gradio_api/queue/data?session_hash={session}") as response:
+        return response.read().decode()
+
+
+def test_a_tab_without_a_model_says_so(tmp_path):
+    with served(dict.fromkeys(TASKS), tmp_path) as url, urllib.request.urlopen(f"{url}/config") as response:
+        page = response.read().decode()
+    for option, preset in (
+        ("captioner", "show_attend_tell_flickr8k"),
+        ("recognizer", "listen_attend_spell_an4"),
+        ("summarizer", "pointer_generator_headlines"),
+    ):
+        assert f"<code>{preset}</code> is not installed" in page
+        assert f"<code>attention-apps demo --{option} FOLDER</code>" in page
+
+
+def test_the_command_loads_what_it_is_given_and_opens_the_page(applications, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(preset_folder, "presets_root", lambda: tmp_path / "none")
+    applications[TEXTS].save(tmp_path / "mine")
+    shown, opened = [], []
+
+    def run_page(applications, host, port, announce):
+        shown.append((applications, host, port))
+        announce("http://127.0.0.1:1234")
+
+    monkeypatch.setattr(demo, "run_page", run_page)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main(["demo", "--summarizer", str(tmp_path / "mine"), "--port", "0"]) == 0
+    ((found, host, port),) = shown
+    assert (host, port) == ("127.0.0.1", 0)
+    assert {task: type(one).__name__ for task, one in found.items()} == {
+        PHOTOS: "NoneType",
+        SPEECH: "NoneType",
+        TEXTS: "TextSummarizer",
+    }
+    assert opened == ["http://127.0.0.1:1234"]
+    assert "the page is at http://127.0.0.1:1234" in capsys.readouterr().err
+    assert main(["demo", "--no-browser", "--quiet", "--host", "0.0.0.0"]) == 0
+    assert len(opened) == 1
+    assert capsys.readouterr().err == ""
+    assert main(["demo", "--captioner", "nothing"]) == 2
+    assert "Received: name='nothing'" in capsys.readouterr().err
+
+
+def test_without_gradio_the_command_names_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    assert main(["demo"]) == 2
+    assert "pip install 'attention_apps[demo]'" in capsys.readouterr().err
