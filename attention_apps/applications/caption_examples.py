@@ -1,5 +1,7 @@
 """Photos and their captions, as a captioner's training takes them."""
 
+import zlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,12 +13,16 @@ from attention_apps.preprocessing.image_graph import resize_image
 from attention_apps.training.feature_cache import FeatureCache
 from attention_apps.training.manifest import group_rows
 
+# The second of the views of a photo that are kept.
+_MIRRORED = 1
+
 
 class CaptionExamples:
     """One example for each photo: its features or pixels, and all its captions.
 
-    While the backbone is frozen, its features of each photo and of its mirror image are computed once and kept in a
-    cache. When the top of the backbone learns, the photos themselves are read, and augmented in training.
+    What the frozen part of the backbone makes of each photo and of its mirror image is computed once and kept in a
+    cache, and for training of `augmented_views` of it, too. Without them, when the top of the backbone learns, the
+    photos themselves are read, and augmented anew each time.
 
     Args:
         captioner: the `ImageCaptioner`, for its backbone, vocabulary and configuration.
@@ -34,9 +40,11 @@ class CaptionExamples:
         self.paths = list(groups)
         self._captions = [[row["caption"] for row in group] for group in groups.values()]
         self._tokens = [self._encode(texts) for texts in self._captions]
-        self._flips = [training and may_flip(texts) for texts in self._captions]
+        self._flips = {
+            path: training and may_flip(texts) for path, texts in zip(self.paths, self._captions, strict=True)
+        }
         self.features = None
-        if self.config.encoder.trainable_from is None:
+        if self.config.encoder.trainable_from is None or self.config.augmented_views:
             self.features = FeatureCache(cache, self._cache_key())
             self.features.fill(self.paths, self._compute_features, quiet=quiet)
 
@@ -47,9 +55,8 @@ class CaptionExamples:
         if self.features is None:
             size = self.config.encoder.image_size
             return {"source": {"image": tf.TensorSpec((size, size, 3), tf.uint8)}, "tokens": tokens}
-        rows, columns = self.encoder.grid_shape
-        shape = (rows * columns, self.encoder.channels)
-        return {"source": {"features": tf.TensorSpec(shape, tf.float16)}, "tokens": tokens}
+        features = tf.TensorSpec(self.encoder.feature_shape, tf.float16)
+        return {"source": {"features": features}, "tokens": tokens}
 
     def __len__(self):
         return len(self.paths)
@@ -65,19 +72,20 @@ class CaptionExamples:
 
     def augment(self, example, random, epoch):
         """The photo as training sees it this time, with some of its captions where it has too many."""
-        index = example["index"]
-        tokens = self._tokens[index]
+        path, tokens = self.paths[example["index"]], self._tokens[example["index"]]
         if len(tokens) > self.config.captions_per_image:
             chosen = random.permutation(len(tokens))[: self.config.captions_per_image]
             tokens = tokens[np.sort(chosen)]
         if self.features is None:
             seed = random.integers(0, 2**31, 2)
             size = self.config.encoder.image_size
-            pixels = augment_image(tf.constant(read_image(self.paths[index])), seed, size, self._flips[index])
+            pixels = augment_image(tf.constant(read_image(path)), seed, size, self._flips[path])
             return {"source": {"image": pixels.numpy()}, "tokens": tokens}
-        mirrored = int(self._flips[index] and random.random() < 0.5)
-        features = self.features[self.paths[index]][mirrored]
-        return {"source": {"features": features}, "tokens": tokens}
+        views = self.features[path]
+        view = random.integers(len(views))
+        if view == _MIRRORED and not self._flips[path]:
+            view = 0
+        return {"source": {"features": views[view]}, "tokens": tokens}
 
     def references(self, index):
         """The captions that people wrote."""
@@ -98,19 +106,32 @@ class CaptionExamples:
         return tokens
 
     def _compute_features(self, paths):
-        """`(2, regions, channels)` for each photo: as it is, and mirrored."""
+        """`(2 + views, positions, channels)` for each photo: as it is, mirrored, and augmented."""
+        squares = [square for path in paths for square in self._squares(path)]
+        features = self._extract(tf.stack(squares)).numpy().astype(np.float16)
+        return np.split(features, len(paths))
+
+    def _squares(self, path):
         size, fit = self.config.encoder.image_size, self.config.encoder.fit
-        squares = tf.stack([resize_image(tf.constant(read_image(path)), size, fit) for path in paths])
-        both = self._extract(tf.concat([squares, tf.reverse(squares, [2])], axis=0)).numpy().astype(np.float16)
-        return [np.stack(pair) for pair in zip(both[: len(paths)], both[len(paths) :], strict=True)]
+        photo = tf.constant(read_image(path))
+        square = resize_image(photo, size, fit)
+        yield from (square, tf.reverse(square, [1]))
+        for view in range(self._num_views):
+            yield augment_image(photo, (zlib.crc32(path.encode()), view), size, self._flips[path])
+
+    @property
+    def _num_views(self):
+        return self.config.augmented_views if self.training else 0
 
     def _cache_key(self):
-        config = self.config.encoder
-        total = sum(float(np.abs(weight.numpy()).astype(np.float64).sum()) for weight in self.encoder.network.weights)
+        config, fixed = self.config.encoder, self.encoder.network.non_trainable_weights
+        total = sum(float(np.abs(weight.numpy()).astype(np.float64).sum()) for weight in fixed)
         return {
             "backbone": config.backbone,
             "weights": round(total, 2),
             "image_size": config.image_size,
             "fit": config.fit,
             "include_head": config.include_head,
+            "trainable_from": config.trainable_from,
+            "augmented_views": self._num_views,
         }

@@ -99,13 +99,15 @@ class SummaryWriter:
         return {f"rouge_{kind}": rouge(texts, references, kind) for kind in ("1", "2", "l")}
 
     def rewarded(self, examples: SummaryExamples) -> RewardedSampling:
-        """ROUGE-L, for self-critical training."""
+        """The mean of ROUGE-1, 2 and L, for self-critical training."""
 
         def reward(hypotheses: Sequence[Sequence[int]], indices: Sequence[int]) -> np.ndarray:
             ids = tf.ragged.constant([list(row) for row in hypotheses], tf.int32, ragged_rank=1).to_tensor()
             tokens = examples.source_tokens(indices)
             texts = self.texts(ids[:, tf.newaxis], self.source(tokens), tokens).numpy()[:, 0]
-            return rouge([line.decode() for line in texts], [examples.references(index) for index in indices]).items
+            references = [examples.references(index) for index in indices]
+            scores = self.metrics([line.decode() for line in texts], references, [])
+            return np.mean([result.items for result in scores.values()], axis=0)
 
         options = self.options(self.config.decoding)
         return RewardedSampling(reward, options.max_length, options.banned_tokens)

@@ -1,5 +1,7 @@
 """A photo as a grid of regions for attention to look at."""
 
+from functools import partial
+
 import keras
 from keras import ops
 
@@ -25,13 +27,14 @@ class ImageEncoder(keras.layers.Layer):
         include_head: whether the grid is that after EfficientNet-Lite's last convolution (1280 channels), or
             that before it (320 or 352).
         trainable_from: name of the backbone's first layer, or block of layers, to be trained, as `"block16"`;
-            everything below stays as it is. By default the whole backbone does.
+            everything below stays as it is. By default the whole backbone does. All that comes after must depend on
+            what is below through the input of that layer alone.
         units: size of a linear projection of each region; none by default.
         dropout: fraction of the features dropped in training.
 
     Call arguments:
         source: a dict of `image` `(batch, image_size, image_size, 3)`, pixels of 0 to 255, or of `features`
-            `(batch, regions, channels)`, what `extract` returned for them.
+            `(batch, *feature_shape)`, what `extract` returned for them.
 
     Returns:
         A dict: `values` `(batch, regions, units or channels)`, row by row; `mask` `(batch, regions)`, all true.
@@ -62,7 +65,8 @@ class ImageEncoder(keras.layers.Layer):
         self.units = units
         self.dropout = dropout
         self.network, self.prepare_pixels = self._make_network()
-        _freeze_below(self.network, trainable_from)
+        first = _freeze_below(self.network, trainable_from)
+        self._frozen_part, self._learning_part, self._cut_shape = _cut(self.network, first, trainable_from)
         self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         if units is not None:
             self.projection = keras.layers.Dense(units, dtype=self.dtype_policy, name="projection")
@@ -77,14 +81,20 @@ class ImageEncoder(keras.layers.Layer):
         """Features per region, before the projection."""
         return self.network.output.shape[-1]
 
+    @property
+    def feature_shape(self):
+        """Positions and channels of what `extract` returns: the grid, or what the first layer that learns is given."""
+        rows, columns, channels = self._cut_shape
+        return rows * columns, channels
+
     def build(self, source_shape):
         self._check_shapes(source_shape)
         if self.units is not None:
             self.projection.build((None, None, self.channels))
 
     def call(self, source, training=None):
-        features = source["features"] if "features" in source else self.extract(source["image"])  # (B, S, C)
-        values = self.dropout_layer(features, training=training)
+        features = source["features"] if "features" in source else self.extract(source["image"])
+        values = self.dropout_layer(self._learn_from(features), training=training)  # (B, S, C)
         values = values if self.units is None else self.projection(values)  # (B, S, D)
         return {"values": values, "mask": ops.ones(ops.shape(values)[:2], dtype="bool")}
 
@@ -97,9 +107,15 @@ class ImageEncoder(keras.layers.Layer):
         }
 
     def extract(self, images):
-        """The backbone's features `(batch, regions, channels)` of images, to be computed once and kept."""
+        """What the frozen part of the backbone makes of images, `(batch, *feature_shape)`: to be computed once."""
         pixels = self.prepare_pixels(ops.cast(images, "float32"))
-        grid = self.network(pixels, training=False)
+        return ops.reshape(self._frozen_part(pixels), (-1, *self.feature_shape))
+
+    def _learn_from(self, features):
+        """The grid `(batch, regions, channels)`."""
+        if self._learning_part is None:
+            return features
+        grid = self._learning_part(ops.reshape(features, (-1, *self._cut_shape)))
         rows, columns = self.grid_shape
         return ops.reshape(grid, (-1, rows * columns, self.channels))
 
@@ -145,11 +161,7 @@ class ImageEncoder(keras.layers.Layer):
         return {"weights": weights, "include_top": False, "input_shape": (self.image_size, self.image_size, 3)}
 
     def _check_shapes(self, source_shape):
-        rows, columns = self.grid_shape
-        expected = {
-            "image": (self.image_size, self.image_size, 3),
-            "features": (rows * columns, self.channels),
-        }
+        expected = {"image": (self.image_size, self.image_size, 3), "features": self.feature_shape}
         if not source_shape.keys() & expected.keys():
             raise ValueError(f"`source` must hold `image` or `features`. Received: {sorted(source_shape)}")
         for key in source_shape.keys() & expected.keys():
@@ -170,7 +182,7 @@ def _application(name):
 
 
 def _freeze_below(network, name):
-    """Makes the layers from `name` on trainable, batch normalisation excepted, and no others."""
+    """Makes the layers from `name` on trainable, batch normalisation excepted, and no others; returns the first."""
     starts = [i for i, layer in enumerate(network.layers) if f"{layer.name}_".startswith(f"{name}_")]
     if name is not None and not starts:
         choices = [layer.name for layer in network.layers if layer.weights]
@@ -178,3 +190,18 @@ def _freeze_below(network, name):
     first = starts[0] if starts else len(network.layers)
     for index, layer in enumerate(network.layers):
         layer.trainable = index >= first and not isinstance(layer, keras.layers.BatchNormalization)
+    return network.layers[first] if starts else None
+
+
+def _cut(network, first, name):
+    """The network below the layer `first`, the rest of it, and the shape of what the one hands to the other.
+
+    Functions, not models: the network itself is what has the weights.
+    """
+    if first is None:
+        return partial(network, training=False), None, network.output.shape[1:]
+    try:
+        below, rest = keras.Model(network.input, first.input), keras.Model(first.input, network.output)
+    except ValueError:
+        raise ValueError(f"`trainable_from` must name where the network can be cut. Received: {name!r}") from None
+    return partial(below, training=False), partial(rest, training=False), first.input.shape[1:]

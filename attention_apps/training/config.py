@@ -37,8 +37,6 @@ class SelfCriticalConfig:
 
     # Epochs of this stage, after those of cross-entropy; 0 leaves it out.
     epochs: int = 0
-    # What is rewarded, by its name among the application's metrics; "none" is the metric of the validation.
-    metric: str | None = None
     learning_rate: float = 5e-5
     # Sampled texts of each source.
     samples: int = 5

@@ -32,10 +32,23 @@ def test_an_image_becomes_a_memory_of_its_regions(encoder, images):
     assert encoder.channels == CHANNELS
 
 
-def test_the_grid_is_read_row_by_row(encoder, images):
+def test_the_grid_is_read_row_by_row(images):
+    encoder = ImageEncoder("efficientnet_lite0", SIZE, include_head=False)
     grid = ops.convert_to_numpy(encoder.network(normalize_pixels(images.astype("float32")), training=False))
     features = ops.convert_to_numpy(encoder.extract(images))
+    assert features.shape[1:] == encoder.feature_shape == (REGIONS, CHANNELS)
     np.testing.assert_allclose(features[:, 5], grid[:, 1, 2], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("first", "shape"), [("stem", (SIZE * SIZE, 3)), ("block14", (9, 192)), ("head", (9, 320))])
+def test_where_the_backbone_is_cut_changes_nothing(first, shape, images):
+    whole = ImageEncoder("efficientnet_lite0", SIZE)
+    cut = ImageEncoder("efficientnet_lite0", SIZE, trainable_from=first)
+    cut.network.set_weights(whole.network.get_weights())
+    assert cut.feature_shape == shape
+    expected = ops.convert_to_numpy(whole({"image": images})["values"])
+    np.testing.assert_allclose(cut({"features": cut.extract(images)})["values"], expected, rtol=1e-4, atol=1e-5)
+    assert len(cut.weights) == len(whole.weights)
 
 
 def test_kept_features_give_the_same_memory(encoder, images):
@@ -108,9 +121,9 @@ def test_a_keras_application_gets_its_own_pixels_and_weights(images, tmp_path):
     trained.save_weights(tmp_path / "mobile.weights.h5")
     encoder.load_pretrained(tmp_path / "mobile.weights.h5")
     expected = trained(images.astype("float32") / 127.5 - 1.0, training=False)
-    features = encoder.extract(images)
-    assert features.shape == (B, 4, 1024)
-    np.testing.assert_allclose(features, ops.reshape(expected, features.shape), rtol=1e-4, atol=1e-5)
+    values = encoder({"image": images})["values"]
+    assert values.shape == (B, 4, 1024)
+    np.testing.assert_allclose(values, ops.reshape(expected, values.shape), rtol=1e-4, atol=1e-5)
     assert {weight.path.split("/")[0] for weight in encoder.trainable_weights} == {"conv_dw_13", "conv_pw_13"}
 
 
@@ -119,6 +132,8 @@ def test_errors(encoder):
         ImageEncoder("resnet7")
     with pytest.raises(ValueError, match=r"name a layer or block of \['stem_conv'.*trainable_from='block1_foo'"):
         ImageEncoder("efficientnet_lite0", SIZE, trainable_from="block1_foo")
+    with pytest.raises(ValueError, match="must name where the network can be cut. Received: 'block2_depthwise'"):
+        ImageEncoder("efficientnet_lite0", SIZE, trainable_from="block2_depthwise")
     with pytest.raises(ValueError, match="is for EfficientNet-Lite"):
         ImageEncoder("MobileNet", SIZE, include_head=False)
     fresh = ImageEncoder("efficientnet_lite0", SIZE)
