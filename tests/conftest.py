@@ -4,3 +4,10 @@ import os
 
 for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("fuzz", "tests/fuzz")
+    group.addoption("--fuzz-cases", type=int, default=300, help="spoilt inputs over all kinds (default: %(default)s)")
+    group.addoption("--fuzz-seed", type=int, default=0, help="another seed makes other cases (default: %(default)s)")
+    group.addoption("--fuzz-only", type=int, metavar="NUMBER", help="the batch of this case, of each kind")

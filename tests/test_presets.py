@@ -3,8 +3,8 @@
 import pytest
 
 from attention_apps.applications.preset_folder import preset_names, presets_root
-from attention_apps.cli.demo import PHOTOS, TEXTS
 from attention_apps.cli.presets import describe
+from attention_apps.cli.samples import PHOTOS, TEXTS
 
 
 def of_task(task):

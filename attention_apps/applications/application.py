@@ -85,15 +85,27 @@ class Application:
         if VOCABULARY not in content.texts:
             raise ValueError(f"{folder}: {VOCABULARY} is missing")
         try:
-            config = read_config(cls.config_class, content.config.get("config", {}))
+            application = cls._from_content(content)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None
-        application = cls(config, Vocabulary.from_text(content.texts[VOCABULARY]))
         _assign_weights(application.model, content.weights, folder)
-        try:
-            application._take_files(content.texts)
-        except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from None
+        return application
+
+    @classmethod
+    def _from_content(cls, content):
+        """The application of a configuration and its texts; no model is made that needs more weights than there are."""
+        config = content.config.get("config", {})
+        if not isinstance(config, dict):  # a text would be the path of a file
+            raise ValueError(f"`config` must be a JSON object. Received: {type(config).__name__}")
+        config, vocabulary = read_config(cls.config_class, config), Vocabulary.from_text(content.texts[VOCABULARY])
+        needed, held = config.fewest_weights(len(vocabulary)), sum(array.size for array in content.weights.values())
+        if needed > held:
+            raise ValueError(f"the model of its configuration has {needed:,} weights and more; its file has {held:,}")
+        for path, array in content.weights.items():
+            if array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise ValueError(f"the weights {path!r} are not all finite numbers")
+        application = cls(config, vocabulary)
+        application._take_files(content.texts)
         return application
 
     def save(self, folder: str | os.PathLike, card: str | None = None, half_precision: bool = False) -> None:

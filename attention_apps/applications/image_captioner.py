@@ -28,6 +28,8 @@ from attention_apps.training.datasets import Batches
 from attention_apps.training.stages import RewardedSampling
 
 _MAX_SHOWN_SIDE = 1024
+# Stands at the end of what is rewarded: without it captions learn to break off early.
+_LAST_WORD = "endofcaption"
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,19 @@ class CaptionerConfig:
     # Captions of a photo that a step takes at most, and words of a caption.
     captions_per_image: int = 5
     max_words: int = 50
+    # Cut and recoloured versions of each photo that training keeps in its cache, as what the frozen part of the
+    # backbone makes of them. With none, and a backbone that learns, photos are augmented anew each time.
+    augmented_views: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.augmented_views <= 100:
+            raise ValueError(
+                f"`augmented_views` must be between 0 and 100. Received: augmented_views={self.augmented_views}"
+            )
+
+    def fewest_weights(self, vocabulary_size: int) -> int:
+        """How many weights the model has at least, known without making it."""
+        return self.decoder.fewest_weights(vocabulary_size)
 
 
 class ImageCaptioner(Application):
@@ -165,8 +180,7 @@ class ImageCaptioner(Application):
             name="encoder",
         )
         model = Seq2Seq(encoder, make_decoder(self.config.decoder, len(self.vocabulary)))
-        rows, columns = encoder.grid_shape
-        model.build({"source": {"features": (None, rows * columns, encoder.channels)}, "tokens": (None, None)})
+        model.build({"source": {"features": (None, *encoder.feature_shape)}, "tokens": (None, None)})
         return model
 
     def _learn_words(self, rows):
@@ -208,11 +222,12 @@ class ImageCaptioner(Application):
         )
 
     def _rewarded(self, examples):
-        scorer = CiderScorer([examples.references(index) for index in range(len(examples))])
+        references = [_ended(examples.references(index)) for index in range(len(examples))]
+        scorer = CiderScorer(references)
 
         def reward(hypotheses: Sequence[Sequence[int]], indices: Sequence[int]) -> np.ndarray:
-            texts = _join([self.vocabulary.decode(list(ids)) for ids in hypotheses])
-            return scorer.score(texts, [examples.references(index) for index in indices]).items
+            texts = _ended(_join([self.vocabulary.decode(list(ids)) for ids in hypotheses]))
+            return scorer.score(texts, [references[index] for index in indices]).items
 
         return RewardedSampling(reward, self.config.decoding.max_length, (UNKNOWN,))
 
@@ -228,6 +243,10 @@ class ImageCaptioner(Application):
     def _metrics(self, texts, references, sources) -> dict[str, MetricResult]:
         bleus = {f"bleu_{order}": bleu(texts, references, max_order=order) for order in (1, 4)}
         return {"cider": cider(texts, references), **bleus}
+
+
+def _ended(texts):
+    return [f"{text} {_LAST_WORD}" for text in texts]
 
 
 def _shrink(pixels, fit):

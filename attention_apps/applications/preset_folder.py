@@ -137,6 +137,8 @@ def _read_sums(folder):
         match = _SUM_LINE.fullmatch(line)
         if not match or not _FILE_NAME.fullmatch(match[2]) or match[2] in sums:
             raise ValueError(f"{path}, line {number}: must be a sha256 and the plain name of a file")
+        if match[2] not in (CONFIG, WEIGHTS, CARD) and not match[2].endswith(".txt"):
+            raise ValueError(f"{path}, line {number}: {match[2]} is no file of a saved application")
         sums[match[2]] = match[1]
     extra = {entry.name for entry in folder.iterdir()} - set(sums) - {SUMS}
     if extra:
@@ -164,7 +166,7 @@ def _decode(folder, name, data):
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{folder / name}: not UTF-8: {error}") from None
+        raise ValueError(f"{folder / name}: not UTF-8 text ({error.reason} at byte {error.start})") from None
 
 
 def _parse_config(folder, data) -> Mapping[str, Any]:

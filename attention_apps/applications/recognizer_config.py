@@ -140,3 +140,10 @@ class RecognizerConfig:
         if self.language_model_order is not None and not 1 <= self.language_model_order <= 12:
             received = f"Received: language_model_order={self.language_model_order}"
             raise ValueError(f"`language_model_order` must be between 1 and 12. {received}")
+
+    def fewest_weights(self, vocabulary_size: int) -> int:
+        """How many weights the model has at least, known without making it."""
+        listener = self.encoder.num_layers * self.encoder.units**2
+        if self.encoder.front_end == "convolutional":
+            listener += self.encoder.filters**2
+        return listener + self.decoder.fewest_weights(vocabulary_size)

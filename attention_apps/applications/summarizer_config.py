@@ -89,6 +89,8 @@ class SummarizerConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     vocabulary_size: int = 20_000
     min_count: int = 1
+    # How often the data of a fine-tuning must have a word for it to be learned; until then it is copied.
+    min_new_count: int = 10
     # The most tokens that the model reads at once; how longer texts are read is said in `TextSummarizer`.
     max_source_length: int = 100
     # Of a training row.
@@ -98,6 +100,7 @@ class SummarizerConfig:
         for name, least, largest in (
             ("vocabulary_size", 16, 1_000_000),
             ("min_count", 1, 1_000_000),
+            ("min_new_count", 1, 1_000_000),
             ("max_source_length", 8, 10_000),
             ("max_summary_words", 1, 10_000),
         ):
@@ -107,3 +110,15 @@ class SummarizerConfig:
         if self.method == "delete" and self.training.label_smoothing:
             received = f"Received: label_smoothing={self.training.label_smoothing}"
             raise ValueError(f"`label_smoothing` must be 0 where words are deleted. {received}")
+
+    def fewest_weights(self, vocabulary_size: int) -> int:
+        """How many weights the model has at least, known without making it."""
+        encoder = self.encoder
+        if encoder.kind == "recurrent" or self.method == "delete":
+            layer = encoder.units**2
+        else:
+            layer = encoder.embedding_dim * (encoder.embedding_dim + encoder.hidden_dim)
+        reader = vocabulary_size * encoder.embedding_dim + encoder.num_layers * layer
+        if self.method == "delete":
+            return reader + self.decoder.units**2
+        return max(reader, self.decoder.fewest_weights(vocabulary_size))  # the embedding may be one for both

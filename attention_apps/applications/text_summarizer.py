@@ -137,7 +137,7 @@ class TextSummarizer(Application):
         tokens = _padded(passages)
         source = self._way.source(tokens)
         result = self._search(source, options)
-        best = result.token_ids[:, 0, : tf.reduce_max(result.lengths)]
+        best = result.token_ids[:, 0, : tf.maximum(tf.reduce_max(result.lengths), 1)]
         weights = self._attention(source, best).numpy()
         words, copied = (part[:, 0].numpy() for part in self._way.words(result.token_ids, source, tokens))
         texts, scores = self._way.texts(result.token_ids, source, tokens).numpy(), result.scores.numpy()
@@ -178,7 +178,7 @@ class TextSummarizer(Application):
     def _new_words(self, rows):
         corpus = self._corpus(rows)
         self._kept_corpus = (rows, corpus)
-        found = corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_count)
+        found = corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_new_count)
         known = self._way.folded
         return [word for word, form in zip(found.tokens, self._way.forms(found), strict=True) if form not in known]
 

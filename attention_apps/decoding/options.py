@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+MAX_BEAM_SIZE, MAX_LENGTH = 1000, 10_000
 LENGTH_PENALTY_KINDS = ("gnmt", "average")
 
 
@@ -16,8 +17,8 @@ class DecodingOptions:
     before, plus the weighted scores of the scorers. Banning a token takes it away and leaves the others' scores alone.
 
     Args:
-        beam_size: number of live hypotheses; 1 is greedy search.
-        max_length: the longest that may be written.
+        beam_size: number of live hypotheses, at most 1,000; 1 is greedy search.
+        max_length: the longest that may be written, at most 10,000.
         min_length: the end token is banned before this length.
         num_best: number of hypotheses returned for each item, at most `beam_size`.
         length_penalty: α; 0 compares plain sums, larger values favour longer hypotheses.
@@ -64,6 +65,9 @@ class DecodingOptions:
     def _check_sizes(self) -> None:
         self._require(self.beam_size >= 1, "beam_size", "at least 1")
         self._require(self.max_length >= 1, "max_length", "at least 1")
+        # Nobody needs as many, and a preset that asks for more would take all memory.
+        self._require(self.beam_size <= MAX_BEAM_SIZE, "beam_size", f"at most {MAX_BEAM_SIZE}")
+        self._require(self.max_length <= MAX_LENGTH, "max_length", f"at most {MAX_LENGTH}")
         self._require(
             0 <= self.min_length <= self.max_length, "min_length", f"between 0 and {self.max_length}, `max_length`"
         )

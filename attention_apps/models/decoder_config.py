@@ -78,6 +78,13 @@ class DecoderConfig:
         if not 0 <= self.dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: dropout={self.dropout}")
 
+    def fewest_weights(self, vocabulary_size: int) -> int:
+        """How many weights the decoder has at least, known without making it."""
+        embedding = vocabulary_size * self.embedding_dim
+        if self.kind == "transformer":
+            return embedding + self.num_layers * self.embedding_dim * (self.embedding_dim + self.hidden_dim)
+        return embedding + 3 * self.num_layers * self.units**2
+
 
 def make_attention(config: AttentionConfig):
     """The attention layer of a configuration, `None` for kind "none"; by its fixed name saved weights are found."""

@@ -34,9 +34,12 @@ class LogMelOptions:
     def __post_init__(self) -> None:
         if self.mel_scale not in _TO_MEL:
             raise ValueError(f"`mel_scale` must be one of {', '.join(_TO_MEL)}. Received: {self.mel_scale!r}")
-        if not 0 < self.hop <= self.window:
+        for name, largest in (("sample_rate", 384_000), ("num_mels", 1024), ("window", 1.0)):
+            if getattr(self, name) > largest:
+                raise ValueError(f"`{name}` must be at most {largest}. Received: {name}={getattr(self, name)}")
+        if not 0.001 <= self.hop <= self.window:
             raise ValueError(
-                f"`hop` must be more than 0 and no more than `window`, {self.window}. Received: hop={self.hop}"
+                f"`hop` must be at least 0.001 and no more than `window`, {self.window}. Received: hop={self.hop}"
             )
         if not 0 <= self.lowest_frequency < self.highest_frequency <= self.sample_rate / 2:
             band = (self.lowest_frequency, self.highest_frequency)

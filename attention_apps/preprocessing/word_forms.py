@@ -104,5 +104,8 @@ def _capitalized(words: tf.Tensor) -> tf.Tensor:
 def fold_vocabulary(vocabulary: Vocabulary, fold: Callable[[tf.Tensor], tf.Tensor] = fold) -> Vocabulary:
     """The same words in the forms in which the model knows them: what tokens are looked up in, once folded."""
     first = FIRST_KIND + len(UNKNOWN_KINDS)
+    if tuple(vocabulary.tokens[FIRST_KIND:first]) != tuple(UNKNOWN_KINDS):
+        received = ", ".join(vocabulary.tokens[FIRST_KIND:first])
+        raise ValueError(f"The first words of the vocabulary must be {', '.join(UNKNOWN_KINDS)}. Received: {received}")
     spellings = tf.constant(vocabulary.tokens[first:], tf.string, shape=[len(vocabulary) - first])
     return Vocabulary([*vocabulary.tokens[UNKNOWN + 1 : first], *(form.decode() for form in fold(spellings).numpy())])

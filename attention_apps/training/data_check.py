@@ -67,18 +67,19 @@ class DataCheck:
             report.unknown_rate[name] = one.unknown_rates()
             earlier[name] = one.sources
         report.unknown_tokens = unknown.most_common(_LISTED_TOKENS)
-        _stop_if_bad(report, strict)
+        _stop_if_bad(report, strict, manifests)
         return report
 
 
-def _stop_if_bad(report: DataReport, strict: bool) -> None:
+def _stop_if_bad(report: DataReport, strict: bool, manifests: Mapping[str, Manifest]) -> None:
     if strict and report.counts:
         raise ValueError(
             f"`strict` is on, and the data has {report.counts.total():,} problems:\n{report.first_problems()}"
         )
     for name, used in report.used.items():
         if not used:
-            raise ValueError(f"There is not one usable row of {name}.\n{report.first_problems()}".strip())
+            message = f"There is not one usable row of {name} in {manifests[name].path}."
+            raise ValueError(f"{message}\n{report.first_problems()}".strip())
 
 
 @dataclass

@@ -195,6 +195,28 @@ def test_another_configuration_keeps_the_weights(captioner):
     assert other.caption(PHOTO).score == pytest.approx(captioner.caption(PHOTO).score, abs=1e-5)
 
 
+def test_training_sees_a_photo_in_several_views(captioner, tmp_path):
+    config = replace(
+        captioner.config, augmented_views=2, encoder=replace(captioner.config.encoder, trainable_from="block13")
+    )
+    tuned = captioner.with_config(config)
+    path = write_manifest(tmp_path, [("photo.png", "a dog on the left")])
+    rows = list(tuned.manifest(path).rows())
+    examples = tuned._examples(rows, tmp_path / "cache", quiet=True, training=True)
+    views = examples.features[examples.paths[0]]
+    assert views.shape == (4, *tuned.model.encoder.feature_shape)
+    assert len({view.tobytes() for view in views}) == 4
+    random = np.random.default_rng(0)
+    seen = {examples.augment(examples[0], random, 0)["source"]["features"].tobytes() for _ in range(40)}
+    assert seen == {views[view].tobytes() for view in (0, 2, 3)}  # never mirrored: the caption says left
+    validation = tuned._examples(rows, tmp_path / "cache", quiet=True, training=False)
+    np.testing.assert_array_equal(validation[0]["source"]["features"], views[0])
+    key = examples._cache_key()
+    for weight in tuned.model.trainable_weights:
+        weight.assign(weight + 1.0)
+    assert examples._cache_key() == key  # what learns is not in the cache
+
+
 def test_a_hard_captioner_starts_from_a_soft_one_is_saved_and_goes_back(captioner, tmp_path):
     config = captioner.config
     attention = replace(config.decoder.attention, hard=True)

@@ -107,6 +107,35 @@ def test_a_name_that_leads_elsewhere_is_refused(folder, name):
         read_preset_folder(folder)
 
 
+@pytest.mark.parametrize("name", ["weights.pickle", "model.keras", "model.py", "weights.h5", "SHA256SUMS"])
+def test_a_file_of_another_kind_is_refused_though_it_is_listed(folder, name):
+    rewrite(folder, name, (folder / name).read_bytes() if name == "SHA256SUMS" else b"anything")
+    with pytest.raises(ValueError, match=f"{name} is no file of a saved application"):
+        read_preset_folder(folder)
+
+
+def test_no_more_files_than_the_limit(folder):
+    for number in range(preset_folder.MAX_FILES):
+        rewrite(folder, f"{number}.txt", b"")
+    with pytest.raises(ValueError, match=f"more than {preset_folder.MAX_FILES} files"):
+        read_preset_folder(folder)
+
+
+def test_a_file_named_twice_is_refused(folder):
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    (folder / "SHA256SUMS").write_text("\n".join([*lines, lines[0]]) + "\n")
+    with pytest.raises(ValueError, match="must be a sha256 and the plain name of a file"):
+        read_preset_folder(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocabulary.txt", "SHA256SUMS"])
+def test_a_folder_in_place_of_a_file_is_refused(folder, name):
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    with pytest.raises(ValueError, match=rf"{name}.*missing"):
+        read_preset_folder(folder)
+
+
 def test_a_link_is_refused(folder, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_bytes((folder / "vocabulary.txt").read_bytes())

@@ -71,11 +71,14 @@ def test_new_words_are_added_when_it_is_tuned(trained, tmp_path):
         json.loads(json.dumps(row).replace("Alice", "Gloria").replace("alice", "gloria"))
         for row in make_rows(summarizer.config.method)
     ]
+    once = next(number for number, row in enumerate(rows) if "gloria" in row["document"].lower())
+    rows[once] = json.loads(json.dumps(rows[once]).replace("Gloria", "Zenobia").replace("gloria", "zenobia"))
     tuned.summarize(TEXT)  # the graphs of the smaller model must not outlive it
     tuned.config = replace(tuned.config, vocabulary_size=60, training=replace(tuned.config.training, epochs=1))
     tuned.fit(write_jsonl(tmp_path / "new.jsonl", rows), quiet=True)
     assert tuned.vocabulary.tokens[: len(summarizer.vocabulary)] == summarizer.vocabulary.tokens
     assert {"Gloria", "gloria"} & set(tuned.vocabulary.tokens)
+    assert not {"Zenobia", "zenobia"} & set(tuned.vocabulary.tokens)  # what is seen once is copied
     tuned.save(tmp_path / "after")
     summary, again = tuned.summarize(TEXT), TextSummarizer.load(tmp_path / "after").summarize(TEXT)
     assert summary.tokens == again.tokens

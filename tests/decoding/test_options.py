@@ -19,6 +19,8 @@ def test_options_are_frozen_and_hashable():
     [
         ({"beam_size": 0}, "`beam_size` must be at least 1. Received: beam_size=0"),
         ({"max_length": 0}, "`max_length` must be at least 1. Received: max_length=0"),
+        ({"beam_size": 10**9}, "`beam_size` must be at most 1000. Received: beam_size=1000000000"),
+        ({"max_length": 10**9}, "`max_length` must be at most 10000. Received: max_length=1000000000"),
         ({"min_length": 21}, "`min_length` must be between 0 and 20, `max_length`. Received: min_length=21"),
         ({"num_best": 6}, "`num_best` must be between 1 and 5, `beam_size`. Received: num_best=6"),
         ({"num_best": 0}, "`num_best` must be between 1 and 5, `beam_size`. Received: num_best=0"),

@@ -127,7 +127,11 @@ def test_other_sizes():
     ("options", "message"),
     [
         ({"mel_scale": "bark"}, "`mel_scale` must be one of htk, slaney"),
-        ({"hop": 0.03}, "`hop` must be more than 0 and no more than `window`"),
+        ({"hop": 0.03}, "`hop` must be at least 0.001 and no more than `window`"),
+        ({"hop": 1e-9}, "`hop` must be at least 0.001 and no more than `window`"),
+        ({"window": 1e9}, "`window` must be at most 1.0"),
+        ({"sample_rate": 10**12}, "`sample_rate` must be at most 384000"),
+        ({"num_mels": 10**9}, "`num_mels` must be at most 1024"),
         ({"highest_frequency": 9_000.0}, "The frequencies must rise from 0 to half of the sample rate"),
         ({"num_mels": 200}, "`num_mels` must be at least 1, and so few that each filter"),
     ],
