@@ -60,7 +60,7 @@ def evaluate(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    card = (HERE / "README.md").read_text(encoding="utf-8")
+    card = options.card.read_text(encoding="utf-8")
     _load(options).save(options.output / "preset", card=card, half_precision=True)
     print(f"{options.output / 'preset'}")
 
@@ -82,6 +82,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder of the run")
     parser.add_argument("--config", type=Path, default=HERE / "config.toml", help="configuration, for train")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides the configuration")
+    parser.add_argument("--card", type=Path, default=HERE / "README.md", help="what goes with the preset, for export")
     parser.add_argument("--restart", action="store_true", help="train from the beginning")
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args()

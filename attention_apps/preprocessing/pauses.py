@@ -13,9 +13,11 @@ _CUT_SECONDS = 0.25
 _EARLIEST = 0.3
 # A recording that moves less than this, of a full scale of 1, has nothing on it.
 SILENCE = 1e-4
-# Decibels above the quietest tenth and below the loudest tenth; the threshold of speech lies between them.
+# The threshold of speech lies between the levels of the quietest and of the loudest tenth, where they are at least so
+# many decibels apart: at this part of the way up, and never more than so many decibels below the loudest.
 LEAST_RANGE = 12.0
 THRESHOLD = 0.35
+MOST_BELOW = 25.0
 
 # Samples of a frame.
 FRAME = round(FRAME_SECONDS * SAMPLE_RATE)
@@ -50,7 +52,7 @@ def loud_frames(waveform: np.ndarray) -> np.ndarray:
     quiet, loud = np.quantile(levels, [0.1, 0.9]) if len(levels) else (0.0, 0.0)
     if loud - quiet < LEAST_RANGE:
         return np.ones(len(levels), bool)
-    return levels > quiet + THRESHOLD * (loud - quiet)
+    return levels > max(quiet + THRESHOLD * (loud - quiet), loud - MOST_BELOW)
 
 
 def _quietest_place(waveform):

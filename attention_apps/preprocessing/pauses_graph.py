@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from attention_apps.preprocessing.pauses import FRAME, LEAST_RANGE, SILENCE, THRESHOLD
+from attention_apps.preprocessing.pauses import FRAME, LEAST_RANGE, MOST_BELOW, SILENCE, THRESHOLD
 
 
 def is_silent_in_graph(waveform: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
@@ -36,7 +36,8 @@ def loud_frames_in_graph(waveform: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Te
     levels = _smooth(tf.where(is_real, levels, 0.0), is_real)
     in_order = tf.sort(tf.where(is_real, levels, float("inf")), axis=1)
     quiet, loud = (_quantile(in_order, counts, part)[:, tf.newaxis] for part in (0.1, 0.9))
-    is_loud = (loud - quiet < LEAST_RANGE) | (levels > quiet + THRESHOLD * (loud - quiet))
+    threshold = tf.maximum(quiet + THRESHOLD * (loud - quiet), loud - MOST_BELOW)
+    is_loud = (loud - quiet < LEAST_RANGE) | (levels > threshold)
     return is_loud & is_real, counts
 
 

@@ -60,3 +60,11 @@ def test_loud_frames_are_where_the_sound_is():
 def test_where_all_is_alike_all_is_loud():
     assert loud_frames(noise(0.5, 0.1)).all()
     assert loud_frames(np.zeros(10, np.float32)).shape == (0,)
+
+
+def test_the_hiss_of_a_recording_is_not_loud_because_there_is_digital_silence_around_it():
+    silence, voice = np.zeros(SAMPLE_RATE // 4, np.float32), noise(1.0, 0.001)
+    voice[4_800:11_200] += 0.3 * np.sin(0.2 * np.arange(6_400))
+    loud = np.flatnonzero(loud_frames(np.concatenate([silence, voice, silence])))
+    assert 53 <= loud[0] <= 56
+    assert 93 <= loud[-1] <= 96
