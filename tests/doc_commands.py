@@ -98,7 +98,7 @@ class Workplace:
             self._make_file(word)
         self._make_presets(arguments[0], options)
         if arguments[0] == "train":
-            small = (*_SMALL[options.task], *_SMALL_FOR_ALL)
+            small = (*(() if options.preset else _SMALL[options.task]), *_SMALL_FOR_ALL)
             arguments += [word for value in small for word in ("--set", value)]
         arguments = [name for word in arguments for name in (sorted(glob.glob(word)) if "*" in word else [word])]
         if arguments[0] == "serve" or (arguments[0] == "demo" and options.terminal is None):

@@ -3,14 +3,16 @@ stands there, with small stand-ins for the files and presets it names."""
 
 import argparse
 import contextlib
-import importlib.util
 import re
 import runpy
 import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
+from PIL import Image
 
 from tests.doc_commands import blocks, check_inline, command_lines, inline_commands, parse, workplace
 
@@ -29,6 +31,9 @@ def name_of(page):
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
 def test_the_python_of_a_page_runs(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    Image.fromarray(random.integers(0, 256, (40, 60, 3), dtype=np.uint8)).save("photo.jpg")
+    soundfile.write("call.wav", 0.1 * random.normal(size=16_000), 16_000)
     names = {"__name__": "__main__"}
     code = blocks(page, "python")
     with served_models(tmp_path) if any(SERVER in block for block in code) else contextlib.nullcontext() as url:
@@ -39,13 +44,12 @@ def test_the_python_of_a_page_runs(page, monkeypatch, tmp_path):
 
 @contextlib.contextmanager
 def served_models(folder):
-    """The URL of a server with a small model under each name that the pages use, and a photo."""
+    """The URL of a server with a small model under each name that the pages use."""
     pytest.importorskip("uvicorn", reason="the server needs the extra `serve`")
     from tests.fuzz.lab import Lab
     from tests.serving.fake_model import running
 
     lab = Lab(folder)
-    (folder / "photo.jpg").write_bytes(lab.photos["JPEG"])
     with running({"captioner": lab.export("captioner")}) as (url, _):
         yield url
 
@@ -62,10 +66,7 @@ def test_python_in_other_blocks_is_python_at_least():
 def test_the_commands_of_a_page_run(page, monkeypatch, tmp_path, capsys):
     with workplace(tmp_path, monkeypatch) as place:
         for line in command_lines(page):
-            if line.startswith("attention-apps demo") and importlib.util.find_spec("gradio") is None:
-                parse(line)  # the page needs an extra that tests go without
-            else:
-                assert place.run(line) == 0, f"{line}\n{capsys.readouterr().err}"
+            assert place.run(line) == 0, f"{line}\n{capsys.readouterr().err}"
 
 
 @pytest.mark.parametrize("page", [*PAGES, *RECIPES, *CARDS], ids=name_of)

@@ -298,7 +298,8 @@ class Application:
         """The search over a batch, one graph for each set of options."""
         options = self.config.decoding if options is None else options
         search = functools.partial(self._search_in_graph, options=options)
-        return self._graph(("search", options), search, self._search_signature())(source)
+        kinds = tuple((name, tensor.dtype) for name, tensor in source.items())
+        return self._graph(("search", options, kinds), search, self._search_signature(source))(source)
 
     def _search_in_graph(self, source, options):
         decoder, memory = self.model.decoder, self.model.encode(source)
@@ -306,7 +307,9 @@ class Application:
 
     def _attention(self, source, token_ids):
         """Weights `(batch, time, source)` of a teacher-forced pass over what was written."""
-        return self._graph("attention", self._attend)(source, token_ids)
+        signature = self._search_signature(source)
+        signature = signature and [*signature, tf.TensorSpec((None, None), tf.int32)]
+        return self._graph("attention", self._attend, signature)(source, token_ids)
 
     def _attend(self, source, token_ids):
         tokens = tf.concat([tf.ones_like(token_ids[:, :1]), token_ids[:, :-1]], axis=1)
@@ -376,7 +379,7 @@ class Application:
     def _take_files(self, texts: Mapping[str, str]) -> None:
         """Takes back what `_files` gave; the vocabulary is among the texts too."""
 
-    def _search_signature(self) -> list[Any] | None:
+    def _search_signature(self, source: Mapping[str, tf.Tensor]) -> list[Any] | None:
         """The signature of a batch's source in a list, so that one graph does for all shapes, or `None`."""
         return None
 

@@ -164,7 +164,10 @@ class ImageCaptioner(Application):
             yield Caption(texts[0], scores[0], tokens, list(zip(texts, scores, strict=True)), attention)
 
     def _extract(self, squares):
-        return self._graph("extract", self.model.encoder.extract)(squares)
+        size = self.config.encoder.image_size
+        return self._graph("extract", self.model.encoder.extract, [tf.TensorSpec((None, size, size, 3), tf.uint8)])(
+            squares
+        )
 
     # What `Application` asks for
 
@@ -230,6 +233,9 @@ class ImageCaptioner(Application):
             return scorer.score(texts, [references[index] for index in indices]).items
 
         return RewardedSampling(reward, self.config.decoding.max_length, (UNKNOWN,))
+
+    def _search_signature(self, source):
+        return [{name: tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype) for name, tensor in source.items()}]
 
     def _signatures(self, options):
         return CaptionGraph(self, options).signatures()

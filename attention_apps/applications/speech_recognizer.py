@@ -194,7 +194,7 @@ class SpeechRecognizer(Application):
             )
 
     def _explain_graph(self, source, token_ids):
-        signature = [*self._search_signature(), tf.TensorSpec((None, None), tf.int32)]
+        signature = [*self._search_signature(source), tf.TensorSpec((None, None), tf.int32)]
         return self._graph("explanation", self._teacher_force, signature)(source, token_ids)
 
     def _teacher_force(self, source, token_ids):
@@ -292,7 +292,7 @@ class SpeechRecognizer(Application):
         options = self.config.decoding if options is None else options
         return super()._search(source, replace(options, min_confidence=0.0))  # no part of the graph
 
-    def _search_signature(self):
+    def _search_signature(self, source):
         mels = self.config.features.num_mels
         features = tf.TensorSpec((None, None, mels), tf.float32)
         return [{"features": features, "mask": tf.TensorSpec((None, None), tf.bool)}]

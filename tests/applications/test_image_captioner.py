@@ -233,3 +233,12 @@ def test_a_configuration_of_another_size_is_refused(captioner, change):
     config = replace(captioner.config, decoder=replace(captioner.config.decoder, **change))
     with pytest.raises(ValueError, match="`config` changes the sizes of the model"):
         captioner.with_config(config)
+
+
+def test_one_graph_does_for_any_number_of_photos(captioner):
+    captioner.caption([PHOTO, PHOTO])
+    captioner.caption(PHOTO)
+    captioner.caption([PHOTO, PHOTO, PHOTO])
+    assert {name: graph.experimental_get_tracing_count() for name, graph in captioner._graphs.items()} == dict.fromkeys(
+        captioner._graphs, 1
+    )
