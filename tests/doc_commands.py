@@ -124,12 +124,21 @@ class Workplace:
     def _manifest(self, ending, folder):
         """One for every task: it has all columns."""
         photo, recording = (os.path.relpath(self.folder / name, folder) for name in ("photo.jpg", "call.wav"))
-        row = {"image": photo, "caption": "a dog runs", "audio": recording, "transcript": "AB"}
-        row |= {"document": TEXT.replace(",", ""), "summary": "Alice likes Bob"}
+        rows = [
+            {
+                "image": photo,
+                "caption": f"a {animal} runs",
+                "audio": recording,
+                "transcript": letters,
+                "document": TEXT.replace(",", ""),
+                "summary": f"Alice likes a {animal}",
+            }
+            for animal, letters in zip(("dog", "cat", "cow", "hen", "pig", "ox"), ("AB", "BA", "A", "B", "AA", "BB"))
+        ]
         if ending == ".jsonl":
-            return (json.dumps(row) + "\n").encode() * 6
+            return "".join(json.dumps(row) + "\n" for row in rows).encode()
         separator = "," if ending == ".csv" else "\t"
-        return "".join(separator.join(cells) + "\n" for cells in [row, *[row.values()] * 6]).encode()
+        return "".join(separator.join(cells) + "\n" for cells in [rows[0], *(row.values() for row in rows)]).encode()
 
     def _make_presets(self, command, options):
         """Those that come with the package are looked for in our folder; folders lie where the line says."""

@@ -31,6 +31,7 @@ from attention_apps.training.data_report import DataReport
 from attention_apps.training.datasets import Batches
 from attention_apps.training.fine_tuning import copy_grown_weights, weight_paths
 from attention_apps.training.manifest import Manifest, Row
+from attention_apps.training.rewards import make_reward
 from attention_apps.training.stages import RewardedSampling, train
 from attention_apps.training.trainer import History
 
@@ -225,6 +226,20 @@ class Application:
         with tempfile.TemporaryDirectory() as temporary:
             return self._measure(self._examples(rows, Path(cache or temporary), quiet, training=False), options)
 
+    def _rewarded(self, examples):
+        """What self-critical training needs, or `None` where there is none."""
+        config = self.config.training.self_critical
+        if not config.epochs:
+            return None
+        references = [examples.references(row) for row in range(len(examples))]
+        score = make_reward(config.metric or self._reward_metric(), references)
+
+        def reward(token_ids: list[list[int]], rows: list[int]) -> np.ndarray:
+            return score(self._sampled_texts(token_ids, examples, rows), [references[row] for row in rows])
+
+        options = self._search_options(None)
+        return RewardedSampling(reward, options.max_length, options.banned_tokens)
+
     def _learn_words(self, rows):
         """Makes the vocabulary and the model, or adds new words to both; in half precision, the model is made anew."""
         if self.vocabulary is None:
@@ -296,10 +311,9 @@ class Application:
 
     def _search(self, source: Mapping[str, tf.Tensor], options: DecodingOptions | None = None) -> DecodingResult:
         """The search over a batch, one graph for each set of options."""
-        options = self.config.decoding if options is None else options
+        options = self._search_options(options)
         search = functools.partial(self._search_in_graph, options=options)
-        kinds = tuple((name, tensor.dtype) for name, tensor in source.items())
-        return self._graph(("search", options, kinds), search, self._search_signature(source))(source)
+        return self._graph(("search", options), search, self._search_signature(source))(source)
 
     def _search_in_graph(self, source, options):
         decoder, memory = self.model.decoder, self.model.encode(source)
@@ -316,11 +330,12 @@ class Application:
         return self.model.decoder(tokens, self.model.encode(source), return_attention=True)[1]
 
     def _graph(self, name: Any, function: Any, signature: list[Any] | None = None) -> Any:
-        """The function as a graph, which lasts as long as the model it was made with."""
+        """The function as a graph for a signature, which lasts as long as the model it was made with."""
         graphs = self.__dict__.setdefault("_graphs", {})
-        if name not in graphs:
-            graphs[name] = tf.function(function, signature, reduce_retracing=True, autograph=False)
-        return graphs[name]
+        key = (name, str(signature))
+        if key not in graphs:
+            graphs[key] = tf.function(function, signature, reduce_retracing=True, autograph=False)
+        return graphs[key]
 
     def _results(self, items: Iterable[Any], options: DecodingOptions | None) -> Iterator[Any]:
         """A result for each item, in order; a batch at a time, so that items may be many."""
@@ -364,9 +379,13 @@ class Application:
         """A further loss for `TeacherForcing`, or `None`."""
         return None
 
-    def _rewarded(self, examples: Any) -> RewardedSampling | None:
-        """The reward of self-critical training, or `None`."""
-        return None
+    def _reward_metric(self) -> str:
+        """What self-critical training rewards where its configuration names no metric."""
+        raise NotImplementedError
+
+    def _sampled_texts(self, token_ids: Sequence[list[int]], examples: Any, rows: Sequence[int]) -> list[str]:
+        """The texts of token ids, each written for an example."""
+        raise NotImplementedError
 
     def _signatures(self, options: DecodingOptions) -> dict[str, Signature]:
         """How an export is called."""
@@ -378,6 +397,10 @@ class Application:
 
     def _take_files(self, texts: Mapping[str, str]) -> None:
         """Takes back what `_files` gave; the vocabulary is among the texts too."""
+
+    def _search_options(self, options: DecodingOptions | None) -> DecodingOptions:
+        """The options as the search takes them."""
+        return self.config.decoding if options is None else options
 
     def _search_signature(self, source: Mapping[str, tf.Tensor]) -> list[Any] | None:
         """The signature of a batch's source in a list, so that one graph does for all shapes, or `None`."""

@@ -1,6 +1,6 @@
 """Show, Attend and Tell."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from attention_apps.applications.caption import Caption
 from attention_apps.applications.caption_examples import CaptionExamples
 from attention_apps.applications.caption_graph import CaptionGraph
 from attention_apps.decoding import DecodingOptions, DecodingResult
-from attention_apps.metrics import CiderScorer, MetricResult, bleu, cider
+from attention_apps.metrics import MetricResult, bleu, cider
 from attention_apps.models import Seq2Seq
 from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig, make_decoder
 from attention_apps.models.image_encoder import ImageEncoder
@@ -25,11 +25,8 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
 from attention_apps.training.data_check import DataCheck
 from attention_apps.training.datasets import Batches
-from attention_apps.training.stages import RewardedSampling
 
 _MAX_SHOWN_SIDE = 1024
-# Stands at the end of what is rewarded: without it captions learn to break off early.
-_LAST_WORD = "endofcaption"
 
 
 @dataclass(frozen=True)
@@ -224,15 +221,11 @@ class ImageCaptioner(Application):
             augment=examples.augment if training else None,
         )
 
-    def _rewarded(self, examples):
-        references = [_ended(examples.references(index)) for index in range(len(examples))]
-        scorer = CiderScorer(references)
+    def _reward_metric(self):
+        return "cider"
 
-        def reward(hypotheses: Sequence[Sequence[int]], indices: Sequence[int]) -> np.ndarray:
-            texts = _ended(_join([self.vocabulary.decode(list(ids)) for ids in hypotheses]))
-            return scorer.score(texts, [references[index] for index in indices]).items
-
-        return RewardedSampling(reward, self.config.decoding.max_length, (UNKNOWN,))
+    def _sampled_texts(self, token_ids, examples, rows):
+        return _join([self.vocabulary.decode(ids) for ids in token_ids])
 
     def _search_signature(self, source):
         return [{name: tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype) for name, tensor in source.items()}]
@@ -249,10 +242,6 @@ class ImageCaptioner(Application):
     def _metrics(self, texts, references, sources) -> dict[str, MetricResult]:
         bleus = {f"bleu_{order}": bleu(texts, references, max_order=order) for order in (1, 4)}
         return {"cider": cider(texts, references), **bleus}
-
-
-def _ended(texts):
-    return [f"{text} {_LAST_WORD}" for text in texts]
 
 
 def _shrink(pixels, fit):

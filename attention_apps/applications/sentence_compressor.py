@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.deletion_examples import DeletionExamples
@@ -20,7 +19,6 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import fold_vocabulary, kind_ids
 from attention_apps.training.data_check import DataCheck
 from attention_apps.training.manifest import Row
-from attention_apps.training.stages import RewardedSampling
 
 
 class SentenceCompressor:
@@ -34,6 +32,8 @@ class SentenceCompressor:
     tokenize = staticmethod(tokenize_sentence)
     # Where the text begins in what the encoder reads.
     first_position = 0
+    # What self-critical training rewards.
+    reward_metric = "token_f1"
 
     def __init__(self, config: SummarizerConfig, vocabulary: Vocabulary):
         self.config = config
@@ -113,17 +113,6 @@ class SentenceCompressor:
             "compression_rate": compression_rate(texts, sources),
             "reference_rate": compression_rate([texts[0] for texts in references], sources),
         }
-
-    def rewarded(self, examples: DeletionExamples) -> RewardedSampling:
-        """Token F1, for self-critical training."""
-
-        def reward(hypotheses: Sequence[Sequence[int]], indices: Sequence[int]) -> np.ndarray:
-            tags = tf.ragged.constant([list(row) for row in hypotheses], tf.int32, ragged_rank=1).to_tensor()
-            texts = self.texts(tags[:, tf.newaxis], {}, examples.source_tokens(indices)).numpy()[:, 0]
-            references = [examples.references(index) for index in indices]
-            return token_f1([line.decode() for line in texts], references).items
-
-        return RewardedSampling(reward, self.config.max_source_length + 1)
 
     @staticmethod
     def _keep(token_ids, tokens):

@@ -285,12 +285,17 @@ class SpeechRecognizer(Application):
     def _extra_loss(self):
         return self.config.ctc
 
+    def _reward_metric(self):
+        return "wer"
+
+    def _sampled_texts(self, token_ids, examples, rows):
+        return [detokenize(self.vocabulary.decode(ids)) for ids in token_ids]
+
     def _signatures(self, options):
         return TranscriptGraph(self, options).signatures()
 
-    def _search(self, source, options=None):
-        options = self.config.decoding if options is None else options
-        return super()._search(source, replace(options, min_confidence=0.0))  # no part of the graph
+    def _search_options(self, options):
+        return replace(super()._search_options(options), min_confidence=0.0)  # no part of the graph
 
     def _search_signature(self, source):
         mels = self.config.features.num_mels

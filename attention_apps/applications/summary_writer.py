@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.summarizer_config import SummarizerConfig, SummaryOptions, TextEncoderConfig
@@ -22,7 +21,6 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import KIND_IDS, fold, fold_vocabulary, kind_ids, spell
 from attention_apps.training.data_check import DataCheck
 from attention_apps.training.manifest import Row
-from attention_apps.training.stages import RewardedSampling
 
 
 class SummaryWriter:
@@ -35,6 +33,8 @@ class SummaryWriter:
     tokenize = staticmethod(text.tokenize)
     # Where the text begins in what the encoder reads.
     first_position = 0
+    # What self-critical training rewards.
+    reward_metric = "rouge"
 
     def __init__(self, config: SummarizerConfig, vocabulary: Vocabulary):
         self.config = config
@@ -97,20 +97,6 @@ class SummaryWriter:
     @staticmethod
     def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
         return {f"rouge_{kind}": rouge(texts, references, kind) for kind in ("1", "2", "l")}
-
-    def rewarded(self, examples: SummaryExamples) -> RewardedSampling:
-        """The mean of ROUGE-1, 2 and L, for self-critical training."""
-
-        def reward(hypotheses: Sequence[Sequence[int]], indices: Sequence[int]) -> np.ndarray:
-            ids = tf.ragged.constant([list(row) for row in hypotheses], tf.int32, ragged_rank=1).to_tensor()
-            tokens = examples.source_tokens(indices)
-            texts = self.texts(ids[:, tf.newaxis], self.source(tokens), tokens).numpy()[:, 0]
-            references = [examples.references(index) for index in indices]
-            scores = self.metrics([line.decode() for line in texts], references, [])
-            return np.mean([result.items for result in scores.values()], axis=0)
-
-        options = self.options(self.config.decoding)
-        return RewardedSampling(reward, options.max_length, options.banned_tokens)
 
 
 def _make_encoder(config: TextEncoderConfig, size: int):

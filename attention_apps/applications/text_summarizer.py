@@ -201,11 +201,16 @@ class TextSummarizer(Application):
             short_first_epochs=training_config.short_first_epochs,
         )
 
-    def _rewarded(self, examples):
-        return self._way.rewarded(examples)
+    def _reward_metric(self):
+        return self._way.reward_metric
 
-    def _search(self, source, options=None):
-        return super()._search(source, self._way.options(self.config.decoding if options is None else options))
+    def _sampled_texts(self, token_ids, examples, rows):
+        ids, tokens = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor(), examples.source_tokens(rows)
+        texts = self._way.texts(ids[:, tf.newaxis], self._way.source(tokens), tokens)
+        return [text.decode() for text in texts.numpy()[:, 0]]
+
+    def _search_options(self, options):
+        return self._way.options(super()._search_options(options))
 
     def _attend(self, source, token_ids):
         weights = super()._attend(source, token_ids)

@@ -21,6 +21,7 @@ _HOMES = {
     "RewardedSampling": "stages",
     "TeacherForcing": "teacher_forcing",
     "SelfCritical": "self_critical",
+    "make_reward": "rewards",
     "copy_grown_weights": "fine_tuning",
     "find_strategy": "distribution",
 }

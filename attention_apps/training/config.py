@@ -38,6 +38,8 @@ class SelfCriticalConfig:
     # Epochs of this stage, after those of cross-entropy; 0 leaves it out.
     epochs: int = 0
     learning_rate: float = 5e-5
+    # What is rewarded: "cider", "bleu_4", "rouge", "wer", ..., see `make_reward`; by default the application's own.
+    metric: str | None = None
     # Sampled texts of each source.
     samples: int = 5
     # What a sample must beat: the greedy text, or the mean of the source's other samples.

@@ -185,6 +185,20 @@ def test_an_empty_and_an_endless_caption_are_named_with_their_lines(captioner, t
     assert "`caption` has 500 tokens, more than 50" in problems
 
 
+@pytest.mark.parametrize("metric", [None, "bleu_4"])
+def test_captions_are_rewarded_for_being_like_those_that_people_wrote(captioner, tmp_path, metric):
+    critical = replace(captioner.config.training.self_critical, epochs=1, metric=metric)
+    training = replace(captioner.config.training, self_critical=critical)
+    other = captioner.with_config(replace(captioner.config, training=training))
+    words = captioner.vocabulary.tokens[4:9]
+    (tmp_path / "two.png").write_bytes(as_bytes("PNG", PHOTO[:, ::-1]))
+    path = write_manifest(tmp_path, [("photo.png", " ".join(words)), ("two.png", words[0])])
+    examples = other._examples(list(other.manifest(path).rows()), tmp_path / "cache", True, training=True)
+    ids = list(other.vocabulary.encode(words))
+    right, wrong, other_photo = other._rewarded(examples).reward([ids, ids[1:], ids], [0, 0, 1])
+    assert right > max(wrong, other_photo)
+
+
 def test_another_configuration_keeps_the_weights(captioner):
     config = captioner.config
     encoder = replace(config.encoder, trainable_from="head", dropout=0.3)

@@ -212,6 +212,18 @@ def test_it_learns_from_a_manifest_is_saved_loaded_and_measured(tmp_path):
     assert evaluation.metrics["cer"].score == pytest.approx(history.validations[-1]["cer"])
 
 
+def test_it_learns_from_its_error_rate(tmp_path):
+    training = {"epochs": 0, "batch_size": 6, "self_critical": {"epochs": 1, "metric": "cer", "samples": 2}}
+    recognizer = make_recognizer(decoding=GREEDY, decoder=SMALL_DECODER, training=training)
+    manifest = write_corpus(tmp_path / "data", 6)
+    (history,) = recognizer.fit(manifest, output=tmp_path / "run", quiet=True)
+    assert history.steps > 0
+    examples = recognizer._examples(list(recognizer.manifest(manifest).rows()), tmp_path, True, training=True)
+    heard = recognizer.vocabulary.encode(list(examples.references(0)[0]))
+    figures = recognizer._rewarded(examples).reward([list(heard), list(heard)[1:]], [0, 0])
+    assert figures.tolist() == pytest.approx([0, -1 / len(heard)])
+
+
 def test_new_letters_are_learned_in_addition(tmp_path):
     recognizer = make_recognizer(decoding=GREEDY, decoder=SMALL_DECODER, training={"epochs": 1, "batch_size": 5})
     recognizer.transcribe(SPEECH, sample_rate=SAMPLE_RATE)

@@ -94,6 +94,18 @@ def test_it_can_be_trained_on_the_metric_itself(trained, tmp_path):
     assert len(histories) == 2
 
 
+@pytest.mark.parametrize("metric", ["rouge_2", "wer", "none"])
+def test_what_is_rewarded_is_a_metric_of_ones_choice(trained, metric):
+    summarizer, folder = trained
+    changes = ["training.self_critical.epochs=1", f"training.self_critical.metric={metric}"]
+    critical = summarizer.with_config(make_summarizer(CONFIGS[summarizer.config.method], changes).config)
+    examples = critical._examples(list(critical.manifest(folder / "train.jsonl").rows()), None, True, training=True)
+    right = examples[1]["tokens"].tolist()[1:-1]
+    good, bad = critical._rewarded(examples).reward([right, right[:1]], [1, 1])
+    assert good > bad
+    assert good == pytest.approx(0 if metric == "wer" else 1)
+
+
 def test_broken_rows_are_counted_and_the_others_are_learned(trained, tmp_path):
     summarizer, folder = trained
     good = (folder / "train.jsonl").read_text()
