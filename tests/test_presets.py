@@ -1,7 +1,9 @@
 """The presets that come with the package: small, described, whole, and at work."""
 
+import io
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +11,10 @@ import pytest
 from attention_apps.applications.preset_folder import preset_names, presets_root
 from attention_apps.cli.presets import describe
 from attention_apps.cli.samples import PHOTOS, TEXTS
+from attention_apps.cli.tasks import load_application
+from attention_apps.preprocessing.audio import SAMPLE_RATE
+from tests.applications.recognizers import wav_bytes
+from tests.serving.fresh_process import call_in_fresh_process
 
 
 def of_task(task):
@@ -53,6 +59,49 @@ def test_photos_get_captions_of_several_words(name):
     captions = ImageCaptioner.from_preset(name).caption([getattr(data, photo)() for photo in PHOTOS])
     assert all(len(caption.tokens) >= 4 for caption in captions)
     assert len({caption.text for caption in captions}) > 1
+
+
+def photos():
+    from PIL import Image
+    from skimage import data
+
+    for name in PHOTOS:
+        file = io.BytesIO()
+        Image.fromarray(getattr(data, name)()).save(file, "JPEG")
+        yield file.getvalue()
+
+
+def hums():
+    """Something to spell, if not to understand."""
+    time = np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE
+    for pitch in (110, 190):
+        voiced = sum(np.sin(2 * np.pi * pitch * harmonic * time) / harmonic for harmonic in range(1, 30))
+        syllables = np.clip(np.sin(2 * np.pi * 1.7 * time + pitch), 0, 1)
+        yield wav_bytes(0.2 * voiced * syllables, subtype="PCM_16")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", preset_names())
+def test_an_export_says_what_the_preset_says_where_this_package_cannot_be_imported(name, tmp_path):
+    application = load_application(name)
+    key, answer, inputs = {
+        "image_captioning": ("image_bytes", "caption", photos),
+        "speech_recognition": ("audio_bytes", "transcribe", hums),
+        "text_summarization": ("text", "summarize", lambda: TEXTS),
+    }[application.task]
+    inputs, sure_or_not = list(inputs()), {"min_confidence": 0.0} if application.task == "speech_recognition" else {}
+    options = replace(application.config.decoding, num_best=2, **sure_or_not)
+    (outputs,) = call_in_fresh_process(
+        application.export(tmp_path / "model", options), [("serving_default", {key: inputs})], tmp_path
+    )
+    live = getattr(application, answer)(inputs, options=options)
+    assert all(result.text for result in live)
+    for row, result in enumerate(live):
+        assert outputs["status"][row] == b"ok"
+        assert [text.decode() for text in outputs["text"][row]] == [text for text, _ in result.alternatives]
+        if "tokens" in outputs:  # those of a compressed sentence are its words
+            assert [token.decode() for token in outputs["tokens"][row] if token] == list(result.tokens)
+        np.testing.assert_allclose(outputs["score"][row, 0], result.score, rtol=1e-3)
 
 
 @pytest.fixture(scope="module")
