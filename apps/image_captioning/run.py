@@ -112,9 +112,8 @@ def _train_stage(stage, folder, start, options):
 def _choose_search(captioner, search, options):
     """The captioner with the settings of the search that are best on dev, and its row of the ladder."""
     # The backbone learns no more, so that its features are computed once for all settings.
-    captioner = captioner.with_config(
-        replace(captioner.config, encoder=replace(captioner.config.encoder, trainable_from=None))
-    )
+    encoder = replace(captioner.config.encoder, trainable_from=None)
+    captioner = captioner.with_config(replace(captioner.config, encoder=encoder, augmented_views=0))
     if not search:
         return captioner, []
     choices = [
