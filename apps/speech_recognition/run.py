@@ -1,7 +1,7 @@
 """Trains and measures a speech recognizer: prepare -> train -> evaluate -> export.
 
 python run.py prepare  --data AN4 --digits AUDIOMNIST --digits FSDD --synthetic 8000 --strings 4000 --output RUN
-python run.py train    --output RUN [--config config.toml] [--set training.epochs=1] [--restart]
+python run.py train    --output RUN [--config config.toml] [--start PRESET] [--set training.epochs=1] [--restart]
 python run.py evaluate --output RUN [--set decoding.beam_size=8]
 python run.py export   --output RUN
 
@@ -112,8 +112,8 @@ def train(options: argparse.Namespace) -> None:
     from attention_apps.applications.speech_recognizer import SpeechRecognizer
     from attention_apps.training.config import read_config
 
-    recognizer = SpeechRecognizer(read_config(RecognizerConfig, options.config, options.set))
-    output = options.output
+    config, output = read_config(RecognizerConfig, options.config, options.set), options.output
+    recognizer = _preset(options.start).with_config(config) if options.start else SpeechRecognizer(config)
     recognizer.fit(
         output / "train.tsv",
         output / "validation.tsv",
@@ -179,6 +179,12 @@ def _load(options):
     return recognizer
 
 
+def _preset(name):
+    from attention_apps.applications.speech_recognizer import SpeechRecognizer
+
+    return SpeechRecognizer.load(name) if Path(name).is_dir() else SpeechRecognizer.from_preset(name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("prepare", "train", "evaluate", "export"))
@@ -193,6 +199,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="for flite (default: %(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder of the run")
     parser.add_argument("--config", type=Path, default=HERE / "config.toml", help="configuration, for train")
+    parser.add_argument("--start", metavar="NAME|FOLDER", help="a preset to start from, for train")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides the configuration")
     parser.add_argument("--card", type=Path, default=HERE / "README.md", help="what goes with the preset, for export")
     parser.add_argument("--restart", action="store_true", help="train from the beginning")

@@ -28,7 +28,8 @@ class SelfCritical:
 
     Samples are drawn in one graph, rewarded in Python, and their log-probabilities come from teacher forcing in another
     graph. The baseline is the reward of the greedy text, or the mean of those of the source's other samples. With a
-    temperature other than 1 samples are more, or less, varied than the model's own; log p does not know of it.
+    temperature other than 1 samples are more, or less, varied than the model's own; log p is that of the distribution
+    they were drawn from, except where words can be copied: there it is the model's own.
 
     Args:
         model: a `Seq2Seq`.
@@ -93,15 +94,18 @@ class SelfCritical:
         """The named loss, a sum over the batch, no counts, and the number of sampled tokens."""
         inputs, targets = batch["tokens"][..., :-1], batch["tokens"][..., 1:]
         outputs = self.model({"source": batch["source"], "tokens": inputs}, in_full=True, training=True)
-        outputs["logits"] = self._without_banned(outputs["logits"])
+        outputs["logits"] = self._sampled_logits(outputs)
         of_samples = tf.reduce_sum(token_losses(outputs, targets), axis=-1)  # (B, N)
         return {"self_critical": tf.reduce_sum(of_samples * batch["advantages"])}, {}, target_token_count(targets)
 
-    def _without_banned(self, logits):
+    def _sampled_logits(self, outputs):
         """The logits of the distribution that was sampled from."""
+        logits = tf.cast(outputs["logits"], tf.float32)
+        if outputs.get("switch") is None:  # a mixture with copying has no logits to divide
+            logits /= self.options.temperature
         banned = np.zeros(logits.shape[-1], np.float32)
         banned[list(self.options.banned_tokens)] = _NEVER
-        return tf.cast(logits, tf.float32) + banned
+        return logits + banned
 
     def _sample(self, sources):
         """Token ids `(batch, samples, length)` of each part; with the greedy baseline, the greedy text comes last."""

@@ -93,8 +93,8 @@ def test_the_loss_is_the_weighted_log_probability_of_the_samples():
     assert count == (tokens[..., 1:] != 0).sum()
 
 
-@pytest.mark.parametrize("baseline", ["mean", "greedy"])
-def test_the_estimate_is_the_gradient_of_the_expected_reward(baseline):
+@pytest.mark.parametrize(("baseline", "temperature"), [("mean", 1.0), ("greedy", 1.0), ("mean", 0.5)])
+def test_the_estimate_is_the_gradient_of_the_expected_reward(baseline, temperature):
     model = make_model()
     batch, _ = first_batch(batch_size=1)
     weight = model.decoder.output_dense.kernel.value
@@ -109,12 +109,12 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(baseline):
         for text in texts:
             inputs = tf.constant([[1, *text[:-1]]])
             logits = model({"source": batch["source"], "tokens": inputs})[0]
-            probabilities = tf.nn.softmax(logits + banned)
+            probabilities = tf.nn.softmax(logits / temperature + banned)
             chance = tf.reduce_prod(tf.gather(probabilities, text, batch_dims=1))
             expected_reward += chance * reward([[token for token in text if token != 2]], [0])[0]
     exact = -tape.gradient(expected_reward, weight).numpy()
 
-    config = SelfCriticalConfig(samples=4000, baseline=baseline)
+    config = SelfCriticalConfig(samples=4000, baseline=baseline, temperature=temperature)
     objective = SelfCritical(model, config, reward, max_length=2)
     (part,) = objective.prepare((batch,), [np.array([0])], (0, 0))
     with tf.GradientTape() as tape:
