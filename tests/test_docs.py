@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 RECIPES = sorted((ROOT / "apps").glob("*/README.md"))
 CARDS = sorted((ROOT / "weights").rglob("README.md"))
-SERVER = "http://localhost:8501"
+SERVER, RPC_SERVER = "http://localhost:8501", "localhost:8500"
 
 
 def name_of(page):
@@ -36,22 +36,25 @@ def test_the_python_of_a_page_runs(page, monkeypatch, tmp_path):
     soundfile.write("call.wav", 0.1 * random.normal(size=16_000), 16_000)
     names = {"__name__": "__main__"}
     code = blocks(page, "python")
-    with served_models(tmp_path) if any(SERVER in block for block in code) else contextlib.nullcontext() as url:
+    with served_models(tmp_path) if any(SERVER in block for block in code) else contextlib.nullcontext({}) as addresses:
         for number, block in enumerate(code, 1):
-            block = block.replace(SERVER, url) if url else block
+            for documented, real in addresses.items():
+                block = block.replace(documented, real)
             exec(compile(block, f"{page.name}, block {number}", "exec"), names)
 
 
 @contextlib.contextmanager
 def served_models(folder):
-    """The URL of a server with a small model under each name that the pages use."""
+    """The addresses of servers, by those of the pages, with a small model under each name that these use."""
     pytest.importorskip("uvicorn", reason="the server needs the extra `serve`")
+    pytest.importorskip("tensorflow_serving", reason="gRPC needs tensorflow-serving-api")
     from tests.fuzz.lab import Lab
     from tests.serving.fake_model import running
+    from tests.serving.rpc_server import running_rpc
 
-    lab = Lab(folder)
-    with running({"captioner": lab.export("captioner")}) as (url, _):
-        yield url
+    models = {"captioner": Lab(folder).export("captioner")}
+    with running(models) as (url, _), running_rpc(models) as address:
+        yield {SERVER: url, RPC_SERVER: address}
 
 
 def test_python_in_other_blocks_is_python_at_least():

@@ -1,7 +1,7 @@
 """Trains and measures a summarizer: prepare -> train -> evaluate -> export.
 
 python run.py prepare  --data CORPUS --output RUN
-python run.py train    --output RUN [--config config.toml] [--set training.epochs=1] [--restart]
+python run.py train    --output RUN [--config config.toml] [--start FOLDER] [--set training.epochs=1] [--restart]
 python run.py evaluate --output RUN [--set decoding.beam_size=8]
 python run.py export   --output RUN
 
@@ -37,8 +37,8 @@ def train(options: argparse.Namespace) -> None:
     from attention_apps.applications.text_summarizer import TextSummarizer
     from attention_apps.training.config import read_config
 
-    summarizer = TextSummarizer(read_config(SummarizerConfig, options.config, options.set))
-    output = options.output
+    config, output = read_config(SummarizerConfig, options.config, options.set), options.output
+    summarizer = TextSummarizer.load(options.start).with_config(config) if options.start else TextSummarizer(config)
     summarizer.fit(
         output / "train.jsonl.gz",
         output / "watched.jsonl.gz",
@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of the corpus, for prepare")
     parser.add_argument("--output", type=Path, required=True, help="folder of the run")
     parser.add_argument("--config", type=Path, default=HERE / "config.toml", help="configuration, for train")
+    parser.add_argument("--start", metavar="FOLDER", help="a preset to start from, for train")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides the configuration")
     parser.add_argument("--card", type=Path, default=HERE / "README.md", help="what goes with the preset, for export")
     parser.add_argument("--restart", action="store_true", help="train from the beginning")

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 import tensorflow as tf
+from rich.console import Console
+from rich.progress import track
 
 from attention_apps.applications.preset_folder import (
     PresetContent,
@@ -42,12 +44,13 @@ _SAMPLES = 5
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Texts written for a data set and what the metrics say of them."""
+    """Texts written for a data set, what the metrics say of them, and how many rows could not be used."""
 
     metrics: dict[str, MetricResult]
     texts: list[str]
     references: list[list[str]]
     sources: list[str]
+    skipped: int = 0
 
 
 class Application:
@@ -185,12 +188,12 @@ class Application:
             quiet: whether nothing is shown.
         """
         report = self.check_data(data, validation, columns, self.config.training.strict, quiet)
-        if report.counts and not quiet:
-            print(report.to_text(), file=sys.stderr)
         rows = list(report.good_rows(self.manifest(data, columns)))
         checked = None if validation is None else list(report.good_rows(self.manifest(validation, columns)))
         keras.utils.set_random_seed(self.config.training.seed)
         self._learn_words(rows)
+        if not quiet:
+            self._show(report, {"training": rows, "validation": checked or []})
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(output or temporary)
             caching = Path(cache or folder / "cache")
@@ -222,9 +225,12 @@ class Application:
         """Writes a text for each source of a manifest and measures them against the manifest's own."""
         self._check_trained()
         report = self._data_check().run({"data": self.manifest(data, columns)}, quiet=quiet)
+        if report.skipped and not quiet:
+            print(report.to_text(), file=sys.stderr)
         rows = list(report.good_rows(self.manifest(data, columns)))
         with tempfile.TemporaryDirectory() as temporary:
-            return self._measure(self._examples(rows, Path(cache or temporary), quiet, training=False), options)
+            examples = self._examples(rows, Path(cache or temporary), quiet, training=False)
+            return replace(self._measure(examples, options, quiet), skipped=report.skipped)
 
     def _rewarded(self, examples):
         """What self-critical training needs, or `None` where there is none."""
@@ -239,6 +245,13 @@ class Application:
 
         options = self._search_options(None)
         return RewardedSampling(reward, options.max_length, options.banned_tokens)
+
+    def _show(self, report, data):
+        """Says what the data check has found; of a new vocabulary, also what it lacks."""
+        for name, rows in data.items():
+            if rows and not report.unknown_rate.get(name):
+                report.unknown_rate[name] = self._unknown_rates(rows)
+        print(report.to_text(), file=sys.stderr)
 
     def _learn_words(self, rows):
         """Makes the vocabulary and the model, or adds new words to both; in half precision, the model is made anew."""
@@ -269,17 +282,18 @@ class Application:
         samples = zip(evaluation.sources, (texts[0] for texts in evaluation.references), evaluation.texts, strict=True)
         return {"metrics": metrics, "samples": list(islice(samples, _SAMPLES))}
 
-    def _measure(self, examples, options=None):
-        texts = list(self._write(examples, options))
+    def _measure(self, examples, options=None, quiet=True):
+        texts = self._write(examples, options, quiet)
         references = [examples.references(index) for index in range(len(examples))]
         sources = [examples.name(index) for index in range(len(examples))]
         return Evaluation(self._metrics(texts, references, sources), texts, references, sources)
 
-    def _write(self, examples, options):
+    def _write(self, examples, options, quiet):
         """The best text for each example, batches being made of those alike in length."""
         batches = self._batches(examples, replace(self.config.training, max_batch_length=None), training=False)
-        texts = [""] * len(examples)
-        for number, batch in enumerate(batches.batches(0)):
+        texts, console = [""] * len(examples), Console(stderr=True)
+        shown = {"total": batches.num_batches(0), "transient": True, "disable": quiet or not console.is_terminal}
+        for number, batch in enumerate(track(batches.batches(0), "Writing texts", console=console, **shown)):
             rows = batches.rows(0, number)
             result = self._search(batch["source"], options)
             written = self._example_texts(result, batch["source"], examples, rows)
@@ -368,6 +382,10 @@ class Application:
     def _new_words(self, rows: Sequence[Row]) -> Iterable[str]:
         raise NotImplementedError
 
+    def _unknown_rates(self, rows: Sequence[Row]) -> dict[str, float]:
+        """The share of the tokens that are not in the vocabulary, for each column of text."""
+        raise NotImplementedError
+
     def _examples(self, rows: Sequence[Row], cache: Path, quiet: bool, training: bool) -> Any:
         """Random access to `{"source": ..., "tokens": ...}`, with `references(index)` and `name(index)`."""
         raise NotImplementedError
@@ -425,6 +443,12 @@ class Application:
 
     def _batch_results(self, batch: list[Any], options: DecodingOptions | None) -> list[Any]:
         raise NotImplementedError
+
+
+def share_of_unknown(texts: Iterable[Iterable[str]], vocabulary: Vocabulary) -> float:
+    """How many of the tokens of all texts are not in a vocabulary, from 0 to 1."""
+    known = [token in vocabulary for tokens in texts for token in tokens]
+    return known.count(False) / max(len(known), 1)
 
 
 def _named_weights(model: keras.Model) -> dict[str, keras.Variable]:

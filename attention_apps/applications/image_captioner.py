@@ -8,7 +8,7 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from attention_apps.applications.application import Application
+from attention_apps.applications.application import Application, share_of_unknown
 from attention_apps.applications.caption import Caption
 from attention_apps.applications.caption_examples import CaptionExamples
 from attention_apps.applications.caption_graph import CaptionGraph
@@ -207,6 +207,9 @@ class ImageCaptioner(Application):
 
     def _new_words(self, rows):
         return Vocabulary.build(_all_words(rows), min_count=self.config.min_count).tokens[4:]
+
+    def _unknown_rates(self, rows):
+        return {"caption": share_of_unknown(_all_words(rows), self.vocabulary)}
 
     def _examples(self, rows, cache, quiet, training):
         return CaptionExamples(self, rows, cache, quiet, training)

@@ -145,7 +145,10 @@ class KerasHubSummarizer(TextSummarizer):
     def _new_words(self, rows):
         return ()
 
-    def _corpus(self, rows):
+    def _unknown_rates(self, rows):
+        return {}  # pieces of words make up any text
+
+    def _corpus(self, rows, keep=False):
         return self._writer.make_corpus(rows)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.applications.application import Application
+from attention_apps.applications.application import Application, share_of_unknown
 from attention_apps.applications.heard_letters import HeardLetters
 from attention_apps.applications.listening_progress import ListeningProgress
 from attention_apps.applications.recognizer_config import RecognizerConfig, TranscriptionOptions
@@ -264,6 +264,9 @@ class SpeechRecognizer(Application):
 
     def _new_words(self, rows):
         return self._make_vocabulary(rows).tokens[4:]
+
+    def _unknown_rates(self, rows):
+        return {"transcript": share_of_unknown((self._letters(row["transcript"]) for row in rows), self.vocabulary)}
 
     def _examples(self, rows, cache, quiet, training):
         return SpeechExamples(self.config, self.vocabulary, rows, cache, quiet, training)

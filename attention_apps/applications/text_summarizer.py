@@ -16,6 +16,7 @@ from attention_apps.applications.summary_signatures import summary_signatures
 from attention_apps.applications.summary_writer import SummaryWriter
 from attention_apps.preprocessing.sentences import count_words, sentence_starts
 from attention_apps.preprocessing.text import JOINER, normalise
+from attention_apps.preprocessing.vocabulary import UNKNOWN
 from attention_apps.training.datasets import Batches
 
 _WAYS = {"generate": SummaryWriter, "delete": SentenceCompressor}
@@ -171,21 +172,27 @@ class TextSummarizer(Application):
         return _WAYS[self.config.method].data_check(self.config)
 
     def _make_vocabulary(self, rows):
-        corpus = self._corpus(rows)
-        self._kept_corpus = (rows, corpus)
-        return corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_count)
+        return self._corpus(rows, keep=True).make_vocabulary(self.config.vocabulary_size, self.config.min_count)
 
     def _new_words(self, rows):
-        corpus = self._corpus(rows)
-        self._kept_corpus = (rows, corpus)
-        found = corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_new_count)
+        found = self._corpus(rows, keep=True).make_vocabulary(self.config.vocabulary_size, self.config.min_new_count)
         known = self._way.folded
         return [word for word, form in zip(found.tokens, self._way.forms(found), strict=True) if form not in known]
 
-    def _corpus(self, rows):
+    def _unknown_rates(self, rows):
+        corpus = self._corpus(rows, keep=True)
+        unknown = corpus.word_ids(self._way.folded) == UNKNOWN
+        columns = {"document": corpus.documents, "summary": corpus.summaries}
+        return {name: float(unknown[column.codes].mean()) for name, column in columns.items() if column.codes.size}
+
+    def _corpus(self, rows, keep=False):
         """The tokens of rows, remembered from the making of the vocabulary to that of the examples."""
-        kept, corpus = self.__dict__.pop("_kept_corpus", (None, None))
-        return corpus if kept is rows else _WAYS[self.config.method].make_corpus(rows)
+        remembered = self.__dict__.setdefault("_corpora", {})
+        _, corpus = remembered.pop(id(rows), (rows, None))
+        corpus = _WAYS[self.config.method].make_corpus(rows) if corpus is None else corpus
+        if keep:
+            remembered[id(rows)] = rows, corpus  # with the rows, whose id is theirs as long as they live
+        return corpus
 
     def _examples(self, rows, cache, quiet, training):
         return self._way.examples(rows, self._corpus(rows))

@@ -33,6 +33,8 @@ _EPILOG = """examples:
   attention-apps evaluate runs/mine/preset held_out.csv
   attention-apps export runs/mine/preset models/captioner
   attention-apps serve models/captioner
+
+exit codes: 0 all right, 1 some of the inputs failed, 2 wrong usage
 """
 
 

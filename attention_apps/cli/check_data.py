@@ -6,8 +6,16 @@ import json
 from attention_apps.cli.quiet import import_tensorflow_quietly
 from attention_apps.cli.tasks import add_data_arguments, make_application, parse_columns
 
+_EXAMPLES = """examples:
+  attention-apps check-data image_captioning --data photos.csv
+  attention-apps check-data speech_recognition --data calls.csv --validation held_out.csv --json
+  attention-apps check-data text_summarization --data news.jsonl --column summary=headline
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
     add_data_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from typing import Any
 
 from attention_apps.cli.quiet import import_tensorflow_quietly
 from attention_apps.cli.tasks import (
@@ -42,12 +43,17 @@ def run(options: argparse.Namespace) -> int:
         for name, result in evaluation.metrics.items()
     }
     if options.json:
-        print(json.dumps({"items": len(evaluation.texts), "metrics": figures}))
-        return 0
+        print(json.dumps({"items": len(evaluation.texts), "skipped": evaluation.skipped, "metrics": figures}))
+    else:
+        _print_table(figures)
+        left_out = f"; {evaluation.skipped:,} rows could not be used" if evaluation.skipped else ""
+        print(f"{len(evaluation.texts):,} items{left_out}")
+    return 1 if evaluation.skipped else 0
+
+
+def _print_table(figures: dict[str, Any]) -> None:
     width = max(len(name) for name in [*figures, "metric"])
     print(f"{'metric':{width}}  {'score':>8}  95 % interval")
     for name, figure in figures.items():
         low, high = figure["interval"]
         print(f"{name:{width}}  {figure['score']:8.4f}  {low:.4f} to {high:.4f}")
-    print(f"{len(evaluation.texts):,} items")
-    return 0

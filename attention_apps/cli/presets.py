@@ -8,8 +8,15 @@ from pathlib import Path
 # A line of the card: "- Licence: ..." or "| Licence | ... |", in bold or not.
 _CARD_LINE = r"^\W*{}\W*[:|]\W*?(\w.*?)[\s|]*$"
 
+_EXAMPLES = """examples:
+  attention-apps presets
+  attention-apps presets --json
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
 
 

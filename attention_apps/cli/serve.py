@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -47,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
     from attention_apps.serving.server import ServingLimits, import_uvicorn, run_server
 
     import_uvicorn()
+    if not math.isfinite(options.max_body):
+        raise ValueError(f"`--max-body` must be a number of megabytes. Received: {options.max_body}")
     limits = ServingLimits(
         max_body=int(options.max_body * 2**20),
         timeout=options.timeout,

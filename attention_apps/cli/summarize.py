@@ -28,10 +28,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _names(options: argparse.Namespace) -> Iterator[str]:
     """The inputs, or the lines of the inputs."""
     for name in options.inputs:
-        if options.lines and (name == STANDARD_INPUT or Path(name).is_file()):
-            yield from _lines(name)
-        else:
-            yield name
+        try:
+            yield from _lines(name) if options.lines else (name,)
+        except (ValueError, OSError):
+            yield name  # to be read as a whole, which fails for this input alone
 
 
 def _lines(name: str) -> Iterator[_Line]:

@@ -6,8 +6,17 @@ import json
 from attention_apps.cli.quiet import import_tensorflow_quietly
 from attention_apps.cli.tasks import add_data_arguments, make_application, parse_columns
 
+_EXAMPLES = """examples:
+  attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine
+  attention-apps train text_summarization --data news.jsonl --column summary=headline --output runs/news
+  attention-apps train speech_recognition --preset listen_attend_spell_an4 --data calls.csv --output runs/calls
+  attention-apps train image_captioning --data photos.csv --output runs/short --set training.max_minutes=10
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
     add_data_arguments(parser)
     parser.add_argument("--output", required=True, metavar="FOLDER", help="checkpoints, logs, and `preset/` at the end")
     parser.add_argument(
@@ -24,21 +33,28 @@ def run(options: argparse.Namespace) -> int:
     from attention_apps.training.config import to_toml
 
     import_tensorflow_quietly()
+    from attention_apps.training.distribution import find_strategy, is_chief
+
     columns = parse_columns(options.column)
-    application = make_application(options)
     output = Path(options.output)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "config.toml").write_text(to_toml(application.config), encoding="utf-8")
-    histories = application.fit(
-        options.data,
-        validation=options.validation,
-        output=output,
-        columns=columns,
-        cache=options.cache,
-        restart=options.restart,
-        quiet=options.quiet,
-    )
-    application.save(output / "preset")
+    strategy = find_strategy()
+    with strategy.scope():
+        application = make_application(options)
+        if is_chief(strategy):
+            output.mkdir(parents=True, exist_ok=True)
+            (output / "config.toml").write_text(to_toml(application.config), encoding="utf-8")
+        histories = application.fit(
+            options.data,
+            validation=options.validation,
+            output=output,
+            columns=columns,
+            cache=options.cache,
+            restart=options.restart,
+            quiet=options.quiet,
+        )
+        if not is_chief(strategy):
+            return 0
+        application.save(output / "preset")
     if options.json:
         print(json.dumps([asdict(history) for history in histories]))
     elif not options.quiet:

@@ -95,5 +95,5 @@ def _output_specification(step, inputs, state):
 
     first = tree.map_structure(lambda x: tf.TensorSpec(x.shape[1:], x.dtype), inputs)
     state = tree.map_structure(lambda x: spec(tf.convert_to_tensor(x)), state)
-    traced = tf.function(step).get_concrete_function(first, state)
+    traced = tf.function(step, autograph=False).get_concrete_function(first, state)
     return tree.map_structure(spec, traced.structured_outputs[0])

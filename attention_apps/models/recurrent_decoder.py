@@ -162,6 +162,9 @@ class RecurrentDecoder(keras.layers.Layer):
         if self.initial_state == "mean":
             self.state_dense.build((None, values_dim))
         if self.initial_state == "last":
+            if "state" not in memory_shape:
+                found = ", ".join(sorted(memory_shape))
+                raise ValueError(f'`initial_state` "last" needs an encoder that gives its `state`. Received: {found}')
             self.state_dense.build((None, sum(shape[-1] for shape in memory_shape["state"])))
         self.built = True
 
@@ -175,7 +178,7 @@ class RecurrentDecoder(keras.layers.Layer):
         source, carry = self._begin(memory, targets)
         embedded = self.drop(self._embed(tokens))  # (R, T, E)
         projected = self.cells[0].project(embedded)
-        if self._feeds_back():
+        if self._feeds_back() or _SUMS.intersection(carry["attention"]):
             steps, carry = self._step_by_step(tokens, projected, embedded, source, carry)
         else:
             steps, carry = self._all_at_once(projected, source, carry)
@@ -278,16 +281,23 @@ class RecurrentDecoder(keras.layers.Layer):
 
     def _step_by_step(self, tokens, projected, embedded, source, carry):
         def step(inputs, carry):
-            steps, new = self._advance(inputs["projected"], inputs["embedded"], source, carry)
+            steps, new = self._advance(
+                inputs["projected"], inputs["embedded"], source, carry, inputs.get("between_layers")
+            )
             for name in _SUMS.intersection(new["attention"]):
                 before, after = carry["attention"][name], new["attention"][name]
                 new["attention"][name] = ops.where(inputs["goes_on"], after, before)
             return steps, new
 
         goes_on = ops.logical_and(ops.not_equal(tokens, END), ops.not_equal(tokens, PADDING))
-        return time_loop(step, {"projected": projected, "embedded": embedded, "goes_on": goes_on}, carry)
+        inputs = {"projected": projected, "embedded": embedded, "goes_on": goes_on}
+        if self.dropout and self.num_layers > 1:
+            # Drawn for all steps ahead of the loop: what each layer hands on is multiplied by it.
+            ones = ops.ones((*ops.shape(embedded)[:2], self.units), self.compute_dtype)
+            inputs["between_layers"] = [self.drop(ones) for _ in self.cells[1:]]
+        return time_loop(step, inputs, carry)
 
-    def _advance(self, projected, embedded, source, carry):
+    def _advance(self, projected, embedded, source, carry, between_layers=None):
         """One step of all rows: `(rows, gates)` and the carry to hidden state, context and weights, and the carry."""
         attended, attention_state, feeds = {}, carry["attention"], []
         if self.attention is not None and self.attend == "before":
@@ -295,7 +305,8 @@ class RecurrentDecoder(keras.layers.Layer):
             feeds.append(attended["context"])
         if self.input_feeding:
             feeds.append(carry["vector"])
-        layers = self._step_cells(projected, ops.concatenate(feeds, axis=-1) if feeds else None, carry["layers"])
+        feed = ops.concatenate(feeds, axis=-1) if feeds else None
+        layers = self._step_cells(projected, feed, carry["layers"], between_layers)
         hidden = layers[-1][0]
         if self.attention is not None and self.attend == "after":
             attended, attention_state = self._attend(hidden, source, attention_state)
@@ -304,10 +315,12 @@ class RecurrentDecoder(keras.layers.Layer):
             new["vector"] = self.readout(hidden, attended.get("context"), embedded)
         return {"hidden": hidden, **attended}, new
 
-    def _step_cells(self, projected, feed, states):
+    def _step_cells(self, projected, feed, states, between_layers):
         layers = [self.cells[0].step(projected, feed, states[0])]
-        for cell, state in zip(self.cells[1:], states[1:], strict=True):
-            layers.append(cell.step(cell.project(layers[-1][0]), None, state))
+        for number, (cell, state) in enumerate(zip(self.cells[1:], states[1:], strict=True)):
+            hidden = layers[-1][0]
+            hidden = hidden if between_layers is None else hidden * between_layers[number]
+            layers.append(cell.step(cell.project(hidden), None, state))
         return layers
 
     def _attend(self, hidden, source, state):

@@ -38,8 +38,8 @@ class ServingLimits:
         for name in ("max_body", "max_batch", "max_waiting"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={getattr(self, name)}")
-        if not self.timeout > 0:
-            raise ValueError(f"`timeout` must be above 0. Received: timeout={self.timeout}")
+        if not 0 < self.timeout < math.inf:
+            raise ValueError(f"`timeout` must be above 0 and finite. Received: timeout={self.timeout}")
         if not 0 <= self.batch_delay <= 10:
             raise ValueError(f"`batch_delay` must be between 0 and 10. Received: batch_delay={self.batch_delay}")
 

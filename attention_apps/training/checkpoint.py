@@ -69,6 +69,9 @@ class CheckpointFolder:
     def remove(self, name: str) -> None:
         self.path(name).unlink(missing_ok=True)
 
+    def names(self) -> list[str]:
+        return [path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}")]
+
     def clear(self) -> None:
         """Removes all checkpoints, and nothing else that may lie in the folder."""
         for pattern in (f"*{_SUFFIX}", f"*{_SUFFIX}{_PARTIAL}"):

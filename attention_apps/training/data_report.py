@@ -82,6 +82,11 @@ class DataReport:
         if problem.kind not in KEPT_KINDS:
             self._skipped.setdefault(problem.file, set()).add(problem.line)
 
+    @property
+    def skipped(self) -> int:
+        """How many rows have a problem for which they are not used."""
+        return sum(map(len, self._skipped.values()))
+
     def good_rows(self, manifest: Manifest) -> Iterator[Row]:
         """The rows of a manifest that was checked, without the bad ones."""
         for row in manifest.rows(on_problem=lambda problem: None):

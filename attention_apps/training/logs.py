@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -64,7 +65,8 @@ class RunLogs:
         self._training = CsvLog(folder / "training.csv")
         self._validation = CsvLog(folder / "validation.csv")
         self._samples = SampleLog(folder / "samples.jsonl")
-        self._writer = tf.summary.create_file_writer(str(folder / "tensorboard"))
+        self._tensorboard = folder / "tensorboard"
+        self._writer = tf.summary.create_file_writer(str(self._tensorboard))
 
     def go_on_from(self, step: int) -> None:
         """Forgets what a run that was killed wrote after its last checkpoint; step -1 forgets all."""
@@ -73,6 +75,9 @@ class RunLogs:
                 log.path.unlink(missing_ok=True)
             else:
                 log.cut_after(step)
+        if step < 0:
+            shutil.rmtree(self._tensorboard)
+            self._writer = tf.summary.create_file_writer(str(self._tensorboard))
 
     def training(self, step: int, epoch: int, figures: Mapping[str, float]) -> None:
         self._training.write({"step": step, "epoch": epoch, **figures})

@@ -243,6 +243,7 @@ class Trainer:
     def _validate(self):
         self.validation.run(self.state)
         self._save()
+        self.validation.forget_worse(self.state)
 
     def _save(self):
         arrays = {}

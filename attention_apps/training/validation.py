@@ -18,6 +18,7 @@ from attention_apps.training.weight_arrays import assign_arrays, to_arrays
 
 Validate = Callable[[keras.Model], Mapping[str, Any]]
 
+_CANDIDATE = "candidate-"
 _LOWER_IS_BETTER = {"wer", "cer", "loss", "error", "perplexity"}
 
 
@@ -71,11 +72,21 @@ class Validation:
         if state.validated_step != state.step:
             self.run(state)
         if len(state.candidates) > 1:
+            last = self._arrays()
             kept = [self.checkpoints.load(_candidate(step)).arrays for _, step in state.candidates]
             assign_arrays("model", self.model.variables, average_arrays(kept))
             score, figure = self._measure(state)
             if score >= state.best_score:
                 self._keep_best(state, score, figure)
+            # A run that is given more time goes on from its own weights, not from an average.
+            assign_arrays("model", self.model.variables, last)
+
+    def forget_worse(self, state: RunState) -> None:
+        """Removes what is no longer a candidate: to be called once a checkpoint says so, and not before."""
+        kept = {_candidate(step) for _, step in state.candidates}
+        for name in self.checkpoints.names() if self.writes else ():
+            if name.startswith(_CANDIDATE) and name not in kept:
+                self.checkpoints.remove(name)
 
     def load_best(self) -> None:
         """Gives the model the best weights."""
@@ -108,13 +119,10 @@ class Validation:
             self.checkpoints.save(_candidate(state.step), self._arrays(), {"step": state.step})
         ranked = sorted([*state.candidates, [score, state.step]], reverse=True)
         state.candidates = ranked[: self.config.average_checkpoints]
-        for _, step in ranked[self.config.average_checkpoints :]:
-            if self.writes:
-                self.checkpoints.remove(_candidate(step))
 
     def _arrays(self):
         return to_arrays("model", self.model.variables)
 
 
 def _candidate(step: float) -> str:
-    return f"candidate-{int(step)}"
+    return f"{_CANDIDATE}{int(step)}"

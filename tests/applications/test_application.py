@@ -1,7 +1,8 @@
-"""What all applications share: here, how they are loaded from folders that mean harm."""
+"""What all applications share: how they are loaded from folders that mean harm, what they say of their data."""
 
 import dataclasses
 import json
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,8 +16,9 @@ from attention_apps.applications.text_summarizer import TextSummarizer
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
 from attention_apps.training.config import read_config
+from attention_apps.training.manifest import Row
 from tests.applications import captioners, recognizers
-from tests.applications.summarizers import CONFIGS, TRANSFORMER
+from tests.applications.summarizers import CONFIGS, TRANSFORMER, make_rows, make_summarizer, write_jsonl
 from tests.applications.test_preset_folder import rewrite
 
 WORDS = Vocabulary([*UNKNOWN_KINDS, "yesterday", "in", "the", "old", "town"])
@@ -134,3 +136,23 @@ def applications():
 def test_no_model_has_fewer_weights_than_is_said_before_it_is_made(cls, config):
     model = cls(config, WORDS).model
     assert 0 < config.fewest_weights(len(WORDS)) <= model.count_params()
+
+
+def test_training_begins_with_the_lengths_and_the_share_of_unknown_words(tmp_path, capsys):
+    data = write_jsonl(tmp_path / "train.jsonl", make_rows("generate", 16))
+    row = {"document": "Alice likes Qwert in the town", "summary": "Alice likes Qwert"}
+    validation = write_jsonl(tmp_path / "validation.jsonl", [row])
+    summarizer = make_summarizer(CONFIGS["generate"], ["training.epochs=1", "training.max_steps=1"])
+    summarizer.fit(data, validation)
+    told = capsys.readouterr().err
+    assert "training: length of `document`" in told
+    assert "document 0.00%, summary 0.00%" in told
+    assert "document 16.67%, summary 33.33%" in told
+
+
+@pytest.mark.parametrize(
+    ("make", "column", "text"),
+    [(captioners.make_captioner, "caption", "A dog zzz."), (recognizers.make_recognizer, "transcript", "abü")],
+)
+def test_the_share_of_unknown_tokens_is_that_of_the_vocabulary(make, column, text):
+    assert make()._unknown_rates([Row({column: text}, Path("data.csv"), 2)]) == {column: pytest.approx(1 / 3)}

@@ -8,6 +8,8 @@ import pytest
 from attention_apps.applications.summarizer_config import SummarizerConfig, SummaryOptions
 from attention_apps.applications.text_summarizer import TextSummarizer
 from attention_apps.models.tokens import START
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
 from attention_apps.training.config import read_config, to_dict
 from tests.applications.summarizers import CONFIGS, TRANSFORMER, make_rows, make_summarizer, write_jsonl
 
@@ -245,6 +247,21 @@ def test_a_model_without_attention_looks_nowhere(tmp_path):
     summary = summarizer.summarize(TEXT)
     assert summary.attention.shape == (len(summary.tokens), len(summary.source_tokens))
     assert not summary.attention.any()
+
+
+@pytest.mark.slow
+def test_what_was_not_read_yet_counts_where_coverage_is_kept():
+    words = Vocabulary([*UNKNOWN_KINDS, "alice", "likes", "in", "the", "old", "town", "."])
+    config = read_config(SummarizerConfig, CONFIGS["generate"], ["decoder.attention.kind=coverage"])
+    summarizer = TextSummarizer(config, words)
+    plain, penalized = (
+        summarizer.summarize(TEXT, replace(config.decoding, beam_size=1, num_best=1, coverage_penalty=penalty))
+        for penalty in (0.0, 0.7)
+    )
+    coverage = penalized.attention.sum(axis=0)  # but for the end token, which looks at the text, too
+    assert penalized.text == plain.text  # of one hypothesis there is no choice
+    assert penalized.score < plain.score
+    assert penalized.score - plain.score >= 0.7 * np.log(np.minimum(coverage, 1)).sum() - 1e-3
 
 
 @pytest.mark.slow

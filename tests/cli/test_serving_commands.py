@@ -58,6 +58,19 @@ def test_evaluate_prints_figures_with_their_intervals(preset, data, capsys):
     assert last == "16 items"
 
 
+def test_evaluate_says_which_rows_it_could_not_use(preset, data, tmp_path, capsys):
+    path = tmp_path / "broken.jsonl"
+    path.write_text(data.read_text(encoding="utf-8") + '{"document": "half a line\n{"document": "no summary"}\n')
+    assert main(["evaluate", str(preset), str(path), "--beam-size", "1"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "16 items; 2 rows could not be used"
+    assert "broken.jsonl, line 17" in printed.err
+    assert "broken.jsonl, line 18" in printed.err
+    assert main(["evaluate", str(preset), str(path), "--beam-size", "1", "--quiet", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert (json.loads(printed.out)["skipped"], printed.err) == (2, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -70,6 +83,8 @@ def test_evaluate_prints_figures_with_their_intervals(preset, data, capsys):
         (["serve", "{scratch}"], "holds no exported model"),
         (["serve", "{preset}", "elsewhere/headlines"], "must differ in their last names"),
         (["serve", "{preset}", "--timeout", "0"], "`timeout` must be above 0"),
+        (["serve", "{preset}", "--timeout", "inf"], "`timeout` must be above 0 and finite"),
+        (["serve", "{preset}", "--max-body", "inf"], "`--max-body` must be a number of megabytes"),
     ],
 )
 def test_wrong_usage_is_said_without_a_traceback(preset, tmp_path, capsys, arguments, message):

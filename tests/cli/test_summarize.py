@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import sys
+import threading
 
 import pytest
 
@@ -84,6 +86,25 @@ def test_every_line_is_a_text_of_its_own(run, tmp_path):
     assert entries[2]["text"] == "One word"
     assert entries[3]["text"]
     assert "missing.txt" in entries[4]["error"]
+
+
+def test_a_file_that_cannot_be_opened_does_not_end_the_others(run, tmp_path):
+    (tmp_path / "folder.txt").mkdir()
+    code, lines, _ = run("--lines", "folder.txt", "lines.txt")
+    entries = [json.loads(line) for line in lines]
+    assert (code, len(entries)) == (1, 5)
+    assert "folder.txt" in entries[0]["error"]
+    assert entries[3]["text"] == "One word"
+
+
+def test_lines_of_a_pipe(run, tmp_path):
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[b"One word\nTwo\n"])
+    writer.start()
+    entries = [json.loads(line) for line in run("--lines", "pipe.txt")[1]]
+    writer.join()
+    assert [entry["text"] for entry in entries] == ["One word", "Two"]
 
 
 def test_lines_of_standard_input(run, monkeypatch):

@@ -82,8 +82,9 @@ def test_keras_hub_goes_on_scoring_after_the_end():
 
     sampler = samplers.BeamSampler(num_beams=2, return_all_beams=True)
     prompt = ops.convert_to_tensor([[START, 0, 0, 0, 0, 0]], "int32")
-    tokens, _ = sampler(next, prompt, index=1, stop_token_ids=[END])
+    tokens, scores = sampler(next, prompt, index=1, stop_token_ids=[END])
     assert np.array(tokens)[0, 0, 1:4].tolist() == [3, 4, END]
+    assert float(scores[0, 0]) < math.log(0.324) - 1  # what came after the end was added to it
 
 
 @pytest.mark.parametrize(("beam_size", "reference"), [SEARCHES[0], SEARCHES[1], SEARCHES[-1]])

@@ -177,7 +177,7 @@ def manifests_on_the_command_line(lab, chances, way):
         task, path = lab.manifest(chance)
         if task == "text_summarization" and chance.random() < 0.3:
             code, output, _ = _run("evaluate", lab.preset("summarizer"), path, "--quiet", "--json")
-            assert code in (0, 2)
+            assert code in (0, 1, 2)
         else:
             code, output, _ = _run("check-data", task, "--data", path, "--quiet", "--json")
             assert code in (0, 1, 2)

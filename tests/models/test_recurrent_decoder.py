@@ -78,8 +78,9 @@ def test_the_attention_state_and_the_coverage_come_out():
     np.testing.assert_allclose(outputs["attention_state"]["coverage"], summed, atol=1e-5)
 
 
-def test_hard_attention_sums_up_its_choices_to_the_end_of_each_target_only():
-    model = Seq2Seq(TextEncoder(V, E, 4), make_recurrent("hard"))
+@pytest.mark.parametrize("attend", ["before", "after"])
+def test_hard_attention_sums_up_its_choices_to_the_end_of_each_target_only(attend):
+    model = Seq2Seq(TextEncoder(V, E, 4), make_recurrent("hard", attend=attend))
     source = {"token_ids": np.full((2, S), 5)}
     tokens = np.array([[1, 2, 0, 0, 0], [1, 6, 7, 5, 4]])
     outputs = model({"source": source, "tokens": tokens}, in_full=True, training=True)
@@ -148,6 +149,22 @@ def test_dropout_acts_in_training_only_and_a_variational_mask_stays_for_a_sequen
     dropped = decoder.drop(ops.ones((B, T, E)), training=True)
     assert (ops.convert_to_numpy(dropped) == ops.convert_to_numpy(dropped)[:, :1]).all()
     assert np.abs(decoder(tokens, memory, training=True) - decoder(tokens, memory)).max() > 1e-4
+
+
+@pytest.mark.parametrize("options", ["before gru two layers", "after gru two layers tied", "two layers, input feeding"])
+def test_dropout_acts_between_layers(options):
+    feeding = {"attend": "after", "input_feeding": True, "num_layers": 2}
+    decoder = make_recurrent(dropout=0.5, **RECURRENT.get(options, feeding))
+    memory, tokens = make_memory(), make_tokens(B, T)
+    plain = ops.convert_to_numpy(decoder(tokens, memory))
+    in_training = tf.function(lambda: decoder(tokens, memory, training=True))
+    assert np.isfinite(in_training()).all()
+    decoder.drop = lambda tensor: tensor if tensor.shape[-1] == E else 0 * tensor  # all that goes from layer to layer
+    dropped = ops.convert_to_numpy(decoder(tokens, memory))
+    assert np.abs(plain - dropped).max() > 1e-4
+    decoder.drop = lambda tensor: tensor
+    decoder.cells[1].ahead_dense.kernel.assign(0 * decoder.cells[1].ahead_dense.kernel)
+    np.testing.assert_allclose(decoder(tokens, memory), dropped, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", ["before", "after", "after input feeding"])
@@ -229,3 +246,10 @@ def test_every_argument_is_in_the_config():
 def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         RecurrentDecoder(V, E, U, attention=AdditiveAttention(9), **arguments)
+
+
+def test_an_encoder_without_a_last_state_is_named():
+    memory = make_memory()
+    del memory["state"]
+    with pytest.raises(ValueError, match='`initial_state` "last" needs an encoder that gives its `state`'):
+        make_recurrent(initial_state="last")(make_tokens(B, T), memory)

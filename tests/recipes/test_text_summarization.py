@@ -103,31 +103,6 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     assert (output / "preset" / "SHA256SUMS").is_file()
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("config.toml", ["decoder.attention.kind=none", "decoder.copying=false"]),
-        ("config.toml", ["decoder.copying=false"]),
-        ("config.toml", []),
-        ("config.toml", ["decoder.attention.kind=coverage", "training.coverage=1.0"]),
-        ("transformer.toml", []),
-        ("config.toml", ["training.ema=none"]),
-        ("config.toml", ["training.self_critical.epochs=1"]),
-    ],
-)
-def test_every_rung_of_the_ladder_has_a_model(name, changes):
-    from attention_apps.applications.summarizer_config import SummarizerConfig
-    from attention_apps.applications.text_summarizer import TextSummarizer
-    from attention_apps.preprocessing.vocabulary import Vocabulary
-    from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
-    from attention_apps.training.config import read_config
-
-    card = (RECIPE / "README.md").read_text(encoding="utf-8")
-    assert all(f"--set {change}" in card for change in changes)
-    summarizer = TextSummarizer(read_config(SummarizerConfig, RECIPE / name, changes), Vocabulary(UNKNOWN_KINDS))
-    assert summarizer.model.built
-
-
 @pytest.mark.parametrize("name", ["config.toml", "compression.toml", "transformer.toml", "tiny.toml"])
 def test_the_configurations_are_valid(name):
     from attention_apps.applications.summarizer_config import SummarizerConfig

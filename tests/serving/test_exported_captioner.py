@@ -116,27 +116,6 @@ def test_weights_are_stored_once(captioner, folder):
     assert size < 1.2 * 4 * sum(int(np.prod(weight.shape)) for weight in captioner.model.weights)
 
 
-def test_hundreds_of_calls_of_mixed_sizes_take_no_more_memory(model):
-    images, random = [*MIXED, *GOOD.values()], np.random.default_rng(0)
-
-    def call(times):
-        for _ in range(times):
-            batch = random.integers(len(images), size=random.integers(1, 5))
-            model.predict({"image_bytes": [images[index] for index in batch]})
-
-    call(40)
-    before = resident_bytes()
-    call(200)
-    assert resident_bytes() - before < 24e6
-
-
-def resident_bytes():
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no VmRSS")
-
-
 def test_sixteen_clients_at_once_get_what_the_model_says_to_each_alone(model):
     images = [*GOOD.values(), *(contents for contents, _ in BAD.values())]
     alone = [model.predict({"image_bytes": [image]}) for image in images]

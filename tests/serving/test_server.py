@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import socket
 import threading
 import time
@@ -189,7 +190,8 @@ def test_a_client_is_told_what_was_wrong(url):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("max_body", 0), ("max_batch", 0), ("max_waiting", 0), ("timeout", 0), ("batch_delay", -1)]
+    ("name", "value"),
+    [("max_body", 0), ("max_batch", 0), ("max_waiting", 0), ("timeout", 0), ("timeout", math.inf), ("batch_delay", -1)],
 )
 def test_limits_that_make_no_sense_are_refused(name, value):
     with pytest.raises(ValueError, match=f"`{name}` must be .* Received: {name}={value}"):

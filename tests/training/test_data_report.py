@@ -48,6 +48,7 @@ def report():
 def test_all_problems_are_counted_and_some_listed(report):
     assert report.counts == {"missing file": 30, "leak": 1}
     assert len(report.problems) == MAX_LISTED + 1
+    assert report.skipped == 30  # the leak is used
 
 
 def test_the_text_says_what_was_found(report):

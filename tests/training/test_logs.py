@@ -1,6 +1,8 @@
 import csv
 import json
 
+import tensorflow as tf
+
 from attention_apps.training.logs import CsvLog, RunLogs, SampleLog
 
 
@@ -57,3 +59,8 @@ def test_a_new_run_forgets_the_old_one(tmp_path):
     logs.validation(1, 1, {"bleu": 2.0}, [("a", "b", "c")])
     logs.go_on_from(-1)
     assert [path.name for path in tmp_path.iterdir()] == ["tensorboard"]
+    logs.training(3, 1, {"loss": 1.0})
+    logs.validation(3, 1, {"bleu": 3.0}, [])
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    events = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(file))]
+    assert {event.step for event in events if event.summary.value} == {3}

@@ -299,6 +299,34 @@ def test_a_time_budget_ends_the_run_and_more_time_continues_it(tmp_path):
     assert_equal_weights(model, fit(tmp_path / "plain", make_config(epochs=4))[1])
 
 
+def test_more_time_would_go_on_from_the_last_weights_and_not_from_their_average(tmp_path):
+    validate, seen = given_figures("bleu", [1.0, 2.0, 3.0])
+    _, model, trainer = fit(tmp_path, make_config(epochs=2, average_checkpoints=2), validate=validate)
+    np.testing.assert_allclose(weights_of(model)[0], (seen[0][0] + seen[1][0]) / 2, atol=1e-7)
+    last = trainer._checkpoints.load("last").arrays
+    for place, (weight, value) in enumerate(zip(model.weights, seen[1], strict=True)):
+        np.testing.assert_array_equal(last[f"model/{place:04d}/{weight.name}"], value)
+
+
+def test_candidates_are_removed_after_the_checkpoint_that_does_without_them(tmp_path):
+    config = make_config(epochs=4, average_checkpoints=2)
+    validate, _ = given_figures("bleu", [1.0, 2.0, 3.0, 4.0, 0.0])
+    _, _, trainer = fit(tmp_path, config, validate=validate)
+    folder = trainer._checkpoints
+    assert {name for name in folder.names() if name.startswith("candidate-")} == {"candidate-12", "candidate-16"}
+    removed, remove = [], folder.remove
+
+    def note(name):
+        removed.append((name, folder.load("last").state["position"]["candidates"]))
+        remove(name)
+
+    folder.remove = note
+    trainer.state.candidates = [[4.0, 16]]
+    trainer._save()
+    trainer.validation.forget_worse(trainer.state)
+    assert removed == [("candidate-12", [[4.0, 16]])]
+
+
 def test_a_finished_run_returns_at_once_with_its_weights(tmp_path):
     first, model, _ = fit(tmp_path)
     other = make_model(seed=9)

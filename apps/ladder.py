@@ -1,0 +1,94 @@
+"""Measures what each part of a recipe brings: trains its rungs one after the other and prints a table.
+
+python apps/ladder.py apps/text_summarization/ladder.toml --data PREPARED --output LADDER [--only NAME]
+
+A ladder is a TOML file next to a recipe's run.py: `set`, settings that all rungs have, and `[[rungs]]`, each with a
+`name`, and where it differs a `config`, more settings in `set`, and in `after` the rung whose weights it starts from.
+PREPARED is a folder after `run.py prepare`. A rung that was measured before is not trained again; one that was cut off
+goes on.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def read_ladder(path: Path) -> list[dict[str, Any]]:
+    """The rungs, each with all of its settings."""
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    common, rungs = content.pop("set", []), content.pop("rungs", [])
+    names = [rung.get("name") for rung in rungs]
+    known = {"name", "config", "set", "after"}
+    if content or any(not set(rung) <= known for rung in rungs):
+        raise ValueError(f"{path}: a ladder has `set` and `rungs`, a rung has {', '.join(sorted(known))}")
+    if not all(names) or len(set(names)) != len(names):
+        raise ValueError(f"{path}: every rung must have a name of its own. Received: {names}")
+    for place, rung in enumerate(rungs):
+        if "after" in rung and rung["after"] not in names[:place]:
+            raise ValueError(f"{path}: {rung['name']!r} must come after {rung['after']!r}")
+    return [{"config": "config.toml", **rung, "set": [*common, *rung.get("set", [])]} for rung in rungs]
+
+
+def measure(rung: dict[str, Any], recipe: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The scores of a rung and the minutes of its training."""
+    folder = options.output / _folder(rung["name"])
+    result = folder / "result.json"
+    if result.is_file():
+        return json.loads(result.read_text(encoding="utf-8"))
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in options.data.iterdir():
+        if path.is_file() and not (folder / path.name).exists():
+            (folder / path.name).symlink_to(path.resolve())
+    settings = [part for value in [*rung["set"], *options.set] for part in ("--set", value)]
+    start = ["--start", options.output / _folder(rung["after"]) / "model"] if "after" in rung else []
+    began = time.monotonic()
+    _run(recipe, "train", folder, "--config", recipe / rung["config"], *start, *settings)
+    minutes = (time.monotonic() - began) / 60
+    printed = [json.loads(line) for line in _run(recipe, "evaluate", folder).splitlines() if line.startswith("{")]
+    figures = {"scores": printed[0], "minutes": round(minutes, 1)}
+    result.write_text(json.dumps(figures) + "\n", encoding="utf-8")
+    return figures
+
+
+def to_table(results: dict[str, dict[str, Any]]) -> str:
+    """The rungs as Markdown, figures in percent."""
+    names = [name for name, value in next(iter(results.values()))["scores"].items() if isinstance(value, float)]
+    lines = [f"| rung | {' | '.join(names)} | minutes |", "|---|" + "---|" * (len(names) + 1)]
+    for rung, result in results.items():
+        scores = " | ".join(f"{100 * result['scores'][name]:.1f}" for name in names)
+        lines.append(f"| {rung} | {scores} | {result['minutes']:.0f} |")
+    return "\n".join(lines)
+
+
+def _folder(name):
+    return "".join(letter if letter.isalnum() else "_" for letter in name).strip("_")
+
+
+def _run(recipe, step, folder, *arguments):
+    command = [sys.executable, recipe / "run.py", step, "--output", folder, "--quiet", *arguments]
+    return subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ladder", type=Path, help="the TOML file, next to the recipe's run.py")
+    parser.add_argument("--data", type=Path, required=True, help="folder after `run.py prepare`")
+    parser.add_argument("--output", type=Path, required=True, help="folder of all runs")
+    parser.add_argument("--only", action="append", metavar="NAME", help="this rung; may be given several times")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every rung")
+    options = parser.parse_args()
+    results = {}
+    for rung in read_ladder(options.ladder):
+        if not options.only or rung["name"] in options.only:
+            results[rung["name"]] = measure(rung, options.ladder.parent, options)
+            print(json.dumps({"rung": rung["name"], **results[rung["name"]]}), file=sys.stderr, flush=True)
+    print(to_table(results))
+
+
+if __name__ == "__main__":
+    main()

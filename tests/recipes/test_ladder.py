@@ -1,0 +1,76 @@
+"""The ladder of a recipe, on a tiny configuration."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attention_apps.applications.summarizer_config import SummarizerConfig
+from attention_apps.applications.text_summarizer import TextSummarizer
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
+from attention_apps.training.config import read_config
+from tests.applications.summarizers import make_rows, write_jsonl
+
+APPS = Path(__file__).parents[2] / "apps"
+RECIPE = APPS / "text_summarization"
+
+
+def load_ladder():
+    spec = importlib.util.spec_from_file_location("ladder", APPS / "ladder.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ladder = load_ladder()
+
+
+@pytest.mark.parametrize("rung", ladder.read_ladder(RECIPE / "ladder.toml"), ids=lambda rung: rung["name"])
+def test_every_rung_of_the_summarizer_has_a_model_and_a_row_in_the_card(rung):
+    config = read_config(SummarizerConfig, RECIPE / rung["config"], rung["set"])
+    assert TextSummarizer(config, Vocabulary(UNKNOWN_KINDS)).model.built
+    assert f"| {rung['name']} |" in (RECIPE / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('steps = 3\n[[rungs]]\nname = "a"', "a ladder has"),
+        ('[[rungs]]\nname = "a"\nsteps = 3', "a rung has"),
+        ('[[rungs]]\nname = "a"\n[[rungs]]\nname = "a"', "a name of its own"),
+        ('[[rungs]]\nname = "a"\nafter = "b"', "must come after 'b'"),
+    ],
+)
+def test_a_ladder_that_makes_no_sense_is_refused(tmp_path, text, message):
+    (tmp_path / "ladder.toml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        ladder.read_ladder(tmp_path / "ladder.toml")
+
+
+@pytest.mark.slow
+def test_rungs_are_trained_measured_and_not_trained_again(tmp_path):
+    data, output, recipe = tmp_path / "data", tmp_path / "runs", tmp_path / "ladder.toml"
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for split, count in (("train", 16), ("validation", 4)):
+        write_jsonl(corpus / f"{split}.jsonl", make_rows("generate", count))
+    run = [sys.executable, RECIPE / "run.py"]
+    subprocess.run([*run, "prepare", "--data", corpus, "--output", data], check=True)
+    for path in RECIPE.glob("*.py"):
+        (tmp_path / path.name).symlink_to(path)
+    tiny = (RECIPE / "tiny.toml").read_text()
+    (tmp_path / "config.toml").write_text(tiny)
+    rungs = '[[rungs]]\nname = "+ one"\n[[rungs]]\nname = "two"\nafter = "+ one"\nset = ["decoder.dropout=0.1"]\n'
+    recipe.write_text(f'set = ["training.epochs=1"]\n{rungs}')
+    command = [sys.executable, APPS / "ladder.py", recipe, "--data", data, "--output", output]
+    table = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert table.splitlines()[0] == "| rung | rouge_1 | rouge_2 | rouge_l | minutes |"
+    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| + one", "| two"]
+    kept = {"scores": {"rouge_1": 0.5, "rouge_2": 0.25, "rouge_l": 1.0}, "minutes": 7.0}
+    (output / "two" / "result.json").write_text(json.dumps(kept))
+    again = subprocess.run([*command, "--only", "two"], check=True, capture_output=True, text=True).stdout
+    assert again.splitlines()[2:] == ["| two | 50.0 | 25.0 | 100.0 | 7 |"]

@@ -1,0 +1,48 @@
+"""Exports that are called again and again: nothing is traced anew, and memory does not grow."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.lab import TEXT, Lab
+
+pytestmark = pytest.mark.slow
+
+CALLS, WARM_UPS = 2_000, 400
+NAMES = {"captioner": "image_bytes", "recognizer": "audio_bytes", "summarizer": "text", "compressor": "text"}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return Lab(tmp_path_factory.mktemp("lab"))
+
+
+def inputs_of(lab, name):
+    """Good ones of several sizes, and bad ones."""
+    if name == "captioner":
+        return [*lab.photos.values(), b"", b"no photo", lab.photos["PNG"][:60]]
+    if name == "recognizer":
+        return [*lab.recordings.values(), b"", b"no recording", lab.recordings["WAV PCM_16"][:60]]
+    return [TEXT.encode(), TEXT[:58].encode(), 3 * TEXT.encode(), b"", b"two words", b"broken \xff bytes are here"]
+
+
+def resident_bytes():
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmRSS")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_thousands_of_calls_of_mixed_sizes_take_no_more_memory(name, lab):
+    model, items, chance = lab.export(name), inputs_of(lab, name), random.Random(0)
+
+    def call(times):
+        for _ in range(times):
+            model.predict({NAMES[name]: [chance.choice(items) for _ in range(chance.choice((1, 2, 3, 5)))]})
+
+    call(WARM_UPS)
+    before = resident_bytes()
+    call(CALLS)
+    assert resident_bytes() - before < 24e6
