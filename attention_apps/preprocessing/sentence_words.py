@@ -7,8 +7,8 @@ the user's spelling and a joiner mark where it had no space before it:
     He doesn't pay "Inc. Ltd." $3,000.
     He does ￭n't pay " ￭Inc. Ltd. ￭" $ ￭3,000 ￭.
 
-What the model sees is another matter: `look` gives lower case, `##` for whatever holds a digit, and quotes that tell
-opening from closing ones.
+Text that is split like that already stays as it is. What the model sees is another matter: `look` gives lower case,
+`##` for whatever holds a digit, and quotes that tell opening from closing ones.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,15 @@ from attention_apps.preprocessing.text import JOINER, detokenize, normalise
 
 _SEAM = "\x01"
 _KEPT_STOP = "\x02"
+_KEPT_APOSTROPHE = "\x03"
 _SEAMED = _SEAM + r"\0" + _SEAM
 # No hyphen, full stop or apostrophe; no ampersand, which stands in names.
-_PUNCTUATION = r"""``|''|\.\.+|--+|[\x{2013}\x{2014}\x{2026}"`,;:?!%()\[\]{}<>/=+*\x{201C}\x{201D}\x{AB}\x{BB}\p{Sc}]"""
+_PUNCTUATION = r"""<unk>|``|''|\.\.+|--+|[\x{2013}\x{2014}\x{2026}"`,;:?!%()\[\]{}<>/=+*\x{201C}\x{201D}\x{AB}\x{BB}\p{Sc}]"""
 _APOSTROPHE = r"['\x{2018}\x{2019}]"
+_SPLIT_CONTRACTION = rf"(?i)(^| )({_APOSTROPHE})(s|m|d|re|ve|ll)( |$)"
 # What may follow the full stop of a sentence, and words whose full stop is none.
 _CLOSING = rf"""(?:{_SEAM}|{_APOSTROPHE}|["\x{{201D}})])"""
+_LAST_STOP = rf"\.({_CLOSING}*)( [^ .\p{{Ll}}0-9{_SEAM}]| {_SEAM}[^,;:?!]|$)"
 _ABBREVIATION = r"\b([A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Gen|Gov|Sen|Rep|Lt|Col|Sgt|Capt|vs)\."
 _OPENING_QUOTE = rf"""^(?:"|{JOINER}?[\x{{201C}}\x{{AB}}])$"""
 _CLOSING_QUOTE = rf"""^(?:{JOINER}"|{JOINER}?[\x{{201D}}\x{{BB}}])$"""
@@ -36,9 +39,12 @@ def tokenize_sentence(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTe
     text = tf.strings.regex_replace(text, rf"([0-9]){_SEAM}([,:]){_SEAM}([0-9])", r"\1\2\3")
     text = tf.strings.regex_replace(text, r"([0-9])(-)([0-9])", _SEAM.join([r"\1", r"\2", r"\3"]))
     text = tf.strings.regex_replace(text, _ABBREVIATION, rf"\1{_KEPT_STOP}")
-    text = tf.strings.regex_replace(text, rf"\.({_CLOSING}*)( [^ \p{{Ll}}0-9]|$)", rf"{_SEAM}.{_SEAM}\1\2")
+    text = tf.strings.regex_replace(text, _LAST_STOP, rf"{_SEAM}.{_SEAM}\1\2")
     text = tf.strings.regex_replace(text, _KEPT_STOP, ".")
-    text = tf.strings.regex_replace(text, rf"(^|[ {_SEAM}])({_APOSTROPHE})([^ '{_SEAM}])", rf"\1\2{_SEAM}\3")
+    text = tf.strings.regex_replace(text, _SPLIT_CONTRACTION, rf"\1\2{_KEPT_APOSTROPHE}\3\4")
+    opening = rf"(^|[ {_SEAM}])({_APOSTROPHE})([^ '{_SEAM}{_KEPT_APOSTROPHE}])"
+    text = tf.strings.regex_replace(text, opening, rf"\1\2{_SEAM}\3")
+    text = tf.strings.regex_replace(text, _KEPT_APOSTROPHE, "")
     text = tf.strings.regex_replace(text, rf"([^ '{_SEAM}])({_APOSTROPHE})($|[ {_SEAM}])", rf"\1{_SEAM}\2\3")
     contractions = rf"(?i)([a-z])({_APOSTROPHE}(?:s|m|d|re|ve|ll)|n{_APOSTROPHE}t)($|[ {_SEAM}])"
     text = tf.strings.regex_replace(text, contractions, rf"\1{_SEAM}\2\3")

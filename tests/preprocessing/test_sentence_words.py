@@ -21,6 +21,8 @@ def seen(sentence):
         ("Mr. Smith left. She stayed.", "mr. smith left . she stayed ."),
         ("the fans' 'great' O'Neil", "the fans ' ' great ' o'neil"),
         ("a `` quoted '' word .", "a `` quoted '' word ."),
+        ("they 're in <unk> 's corp. , of ill. .", "they 're in <unk> 's corp. , of ill. ."),
+        ('He left. "No," she said.', "he left . `` no , '' she said ."),
     ],
 )
 def test_the_model_sees_what_its_corpus_looks_like(typed, expected):
