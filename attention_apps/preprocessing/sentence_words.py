@@ -22,7 +22,9 @@ _KEPT_STOP = "\x02"
 _KEPT_APOSTROPHE = "\x03"
 _SEAMED = _SEAM + r"\0" + _SEAM
 # No hyphen, full stop or apostrophe; no ampersand, which stands in names.
-_PUNCTUATION = r"""<unk>|``|''|\.\.+|--+|[\x{2013}\x{2014}\x{2026}"`,;:?!%()\[\]{}<>/=+*\x{201C}\x{201D}\x{AB}\x{BB}\p{Sc}]"""
+_PUNCTUATION = (
+    r"""<unk>|``|''|\.\.+|--+|[\x{2013}\x{2014}\x{2026}"`,;:?!%()\[\]{}<>/=+*\x{201C}\x{201D}\x{AB}\x{BB}\p{Sc}]"""
+)
 _APOSTROPHE = r"['\x{2018}\x{2019}]"
 _SPLIT_CONTRACTION = rf"(?i)(^| )({_APOSTROPHE})(s|m|d|re|ve|ll)( |$)"
 # What may follow the full stop of a sentence, and words whose full stop is none.

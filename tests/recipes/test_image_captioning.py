@@ -124,7 +124,7 @@ def test_the_recipes_are_valid(stages, name):
 def test_a_stage_changes_what_it_names_and_nothing_else(stages):
     first, second, third, _ = (stage.config for stage in stages.read_recipe(RECIPE / "config.toml").stages)
     assert (first.encoder.trainable_from, second.encoder.trainable_from) == (None, "block15")
-    assert (first.encoder.image_size, second.encoder.image_size, third.encoder.image_size) == (256, 256, 320)
+    assert (first.encoder.image_size, second.encoder.image_size, third.encoder.image_size) == (256, 256, 288)
     assert first.encoder.units == second.encoder.units
     assert first.decoder == second.decoder
 

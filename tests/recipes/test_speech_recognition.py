@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,9 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     times = json.loads((output / "audio" / "strings" / "times.json").read_text())
     assert all(start < end for parts in times.values() for start, end in parts)
     run("train", "--config", RECIPE / "tiny.toml")
+    trained = (output / "model").rename(tmp_path / "trained")
+    further = ["--start", trained, "--set", "training.epochs=1", "--set", "ctc.alone_epochs=0", "--restart"]
+    run("train", "--config", RECIPE / "tiny.toml", *further)
     *scores, times = [json.loads(line) for line in run("evaluate", "--set", "decoding.beam_size=3").splitlines()]
     assert "boundaries" in times
     assert [entry["data"] for entry in scores] == ["validation", "dev_strings", "dev_digits"]
@@ -55,3 +59,10 @@ def test_the_configurations_are_valid():
     config = read_config(RecognizerConfig, RECIPE / "config.toml")
     assert {share.group for share in config.mixture} == {"speech", "strings", "digits", "synthetic"}
     assert read_config(RecognizerConfig, RECIPE / "tiny.toml").training.epochs == 2
+
+
+def test_what_is_trained_further_is_the_same_model():
+    first, further = (read_config(RecognizerConfig, RECIPE / name) for name in ("config.toml", "further.toml"))
+    assert replace(further.encoder, dropout=0.1) == first.encoder
+    assert replace(further.decoder, dropout=0.1) == first.decoder
+    assert further.features == first.features
