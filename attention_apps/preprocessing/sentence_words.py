@@ -26,7 +26,8 @@ _PUNCTUATION = (
     r"""<unk>|``|''|\.\.+|--+|[\x{2013}\x{2014}\x{2026}"`,;:?!%()\[\]{}<>/=+*\x{201C}\x{201D}\x{AB}\x{BB}\p{Sc}]"""
 )
 _APOSTROPHE = r"['\x{2018}\x{2019}]"
-_SPLIT_CONTRACTION = rf"(?i)(^| )({_APOSTROPHE})(s|m|d|re|ve|ll)( |$)"
+_CONTRACTED = "s|m|d|re|ve|ll"
+_SPLIT_CONTRACTION = rf"(?i)(^| )({_APOSTROPHE})({_CONTRACTED})( |$)"
 # What may follow the full stop of a sentence, and words whose full stop is none.
 _CLOSING = rf"""(?:{_SEAM}|{_APOSTROPHE}|["\x{{201D}})])"""
 _LAST_STOP = rf"\.({_CLOSING}*)( [^ .\p{{Ll}}0-9{_SEAM}]| {_SEAM}[^,;:?!]|$)"
@@ -48,7 +49,7 @@ def tokenize_sentence(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTe
     text = tf.strings.regex_replace(text, opening, rf"\1\2{_SEAM}\3")
     text = tf.strings.regex_replace(text, _KEPT_APOSTROPHE, "")
     text = tf.strings.regex_replace(text, rf"([^ '{_SEAM}])({_APOSTROPHE})($|[ {_SEAM}])", rf"\1{_SEAM}\2\3")
-    contractions = rf"(?i)([a-z])({_APOSTROPHE}(?:s|m|d|re|ve|ll)|n{_APOSTROPHE}t)($|[ {_SEAM}])"
+    contractions = rf"(?i)([a-z])({_APOSTROPHE}(?:{_CONTRACTED})|n{_APOSTROPHE}t)($|[ {_SEAM}])"
     text = tf.strings.regex_replace(text, contractions, rf"\1{_SEAM}\2\3")
     text = tf.strings.regex_replace(text, f"{_SEAM}* {_SEAM}*|^{_SEAM}+|{_SEAM}+$", " ")
     return tf.strings.split(tf.strings.regex_replace(text, f"{_SEAM}+", f" {JOINER}"))
