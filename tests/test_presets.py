@@ -13,6 +13,7 @@ from attention_apps.cli.presets import describe
 from attention_apps.cli.samples import PHOTOS, TEXTS
 from attention_apps.cli.tasks import load_application
 from attention_apps.preprocessing.audio import SAMPLE_RATE
+from attention_apps.preprocessing.vocabulary import END, PADDING
 from tests.applications.recognizers import wav_bytes
 from tests.serving.fresh_process import call_in_fresh_process
 
@@ -80,6 +81,17 @@ def hums():
         yield wav_bytes(0.2 * voiced * syllables, subtype="PCM_16")
 
 
+def stand_for(token_ids, tokens, vocabulary):
+    """Whether ids mean these tokens, marks and capitals aside; one beyond the vocabulary is a copy of any word."""
+    ids = [token for token in token_ids if token not in (PADDING, END)]
+    pairs = [(vocabulary.tokens[one], token) for one, token in zip(ids, tokens, strict=True) if one < len(vocabulary)]
+    return bool(pairs) and all(letters(meant) == letters(token) for meant, token in pairs)
+
+
+def letters(token):
+    return "".join(filter(str.isalnum, token)).lower()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", preset_names())
 def test_an_export_says_what_the_preset_says_where_this_package_cannot_be_imported(name, tmp_path):
@@ -101,6 +113,7 @@ def test_an_export_says_what_the_preset_says_where_this_package_cannot_be_import
         assert [text.decode() for text in outputs["text"][row]] == [text for text, _ in result.alternatives]
         if "tokens" in outputs:  # those of a compressed sentence are its words
             assert [token.decode() for token in outputs["tokens"][row] if token] == list(result.tokens)
+            assert stand_for(outputs["token_ids"][row], result.tokens, application.vocabulary)
         np.testing.assert_allclose(outputs["score"][row, 0], result.score, rtol=1e-3)
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from attention_apps.training.manifest import Manifest
@@ -98,13 +99,19 @@ def _read_xsum(folder, split):
         if path.exists():
             parts = re.split(r"\[SN\]([A-Z-]+)\[SN\]", path.read_text(encoding="utf-8"))
             named = dict(zip(parts[1::2], parts[2::2], strict=True))
+            missing = [part for part in ("RESTBODY", "FIRST-SENTENCE") if part not in named]
+            if missing:
+                _tell(f"{path} has no {' and no '.join(missing)}")
+                continue
             yield {"document": _one_line(named["RESTBODY"]), "summary": _one_line(named["FIRST-SENTENCE"])}
 
 
 def _read_gigaword(folder, split):
     articles, titles = (folder / name for name in _GIGAWORD_FILES[split])
     with articles.open(encoding="utf-8") as documents, titles.open(encoding="utf-8") as summaries:
-        for document, summary in zip(documents, summaries, strict=True):
+        for document, summary in zip_longest(documents, summaries):
+            if document is None or summary is None:
+                raise ValueError(f"{articles} and {titles} must have equally many lines")
             yield {"document": document.strip(), "summary": summary.strip()}
 
 

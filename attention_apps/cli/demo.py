@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.terminal is not None:
+        if options.steps < 1:
+            raise ValueError(f"`--steps` must be at least 1. Received: {options.steps}")
         show_in_terminal(options.terminal, options.steps, options.quiet)
     else:
         _show_page(options)

@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    parser.add_argument("--quiet", action="store_true", help="as everywhere; there is nothing here but the list")
 
 
 def run(options: argparse.Namespace) -> int:

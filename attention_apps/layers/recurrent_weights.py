@@ -162,6 +162,8 @@ def _in_blocks(function, rows, totals, num_outputs, dtype):
 
         return block_loop(step, batch, _fitting_rows(source * units), num_outputs, dtype, totals)
 
+    if rows[0].shape[1] == 1:  # a step of a decoder, whose hidden layer is no larger than the keys
+        return whole()
     if ops.is_tensor(elements):
         return ops.cond(elements <= _BLOCK_SIZE, whole, in_blocks)
     known = isinstance(elements, int)  # or a symbol, where JAX only asks for the shape

@@ -329,7 +329,9 @@ class RecurrentDecoder(keras.layers.Layer):
         Rows that share a source are laid along the attention's target axis.
         """
         values = source["values"]
-        query = ops.reshape(hidden, (ops.shape(values)[0], -1, self.units))
+        # An attention that remembers has a row for each hypothesis: one step of it is one target position.
+        targets = 1 if state and len(hidden.shape) == 2 else -1
+        query = ops.reshape(hidden, (ops.shape(values)[0], targets, self.units))
         context, weights, state = self.attention(
             query, values, value_mask=source.get("mask"), prepared=source["prepared"], state=state or None
         )

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from attention_apps.cli import main
+
 
 def run_command(*arguments):
     return subprocess.run(
@@ -28,6 +30,11 @@ def test_a_word_it_cannot_read_is_named():
     assert done.returncode == 2
     assert "Received: '42'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_training_for_no_steps_is_refused(capsys):
+    assert main(["demo", "--terminal", "--steps", "0"]) == 2
+    assert "`--steps` must be at least 1. Received: 0" in capsys.readouterr().err
 
 
 def test_no_command_is_wrong_usage():

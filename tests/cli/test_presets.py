@@ -34,6 +34,13 @@ def test_every_preset_has_a_line(presets, capsys):
     assert "1.5 MB" in lines[1]
 
 
+def test_quiet_changes_nothing(presets, capsys):
+    main(["presets"])
+    listed = capsys.readouterr().out
+    assert main(["presets", "--quiet"]) == 0
+    assert capsys.readouterr().out == listed
+
+
 def test_json_has_what_the_cards_say(presets, capsys):
     assert main(["presets", "--json"]) == 0
     found = {one["name"]: (one["score"], one["licence"]) for one in json.loads(capsys.readouterr().out)}

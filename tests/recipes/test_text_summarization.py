@@ -71,6 +71,20 @@ def test_gigaword_is_read(dataset, tmp_path):
     assert pairs == [{"document": "one two", "summary": "one"}, {"document": "three", "summary": "three"}]
 
 
+def test_an_article_without_its_parts_is_left_out_and_told(dataset, tmp_path, capsys):
+    write(tmp_path / "bbc-summary-data" / "17.summary", "[SN]URL[SN]\nx\n\n[SN]FIRST-SENTENCE[SN]\nA cat sat.\n")
+    write(tmp_path / "XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json", json.dumps({"train": ["17"], "validation": []}))
+    assert list(dataset.read_corpus(tmp_path, "train")) == []
+    assert "17.summary has no RESTBODY" in capsys.readouterr().err
+
+
+def test_articles_and_titles_of_unequal_number_are_an_error(dataset, tmp_path):
+    write(tmp_path / "train.article.txt", "one two\nthree\n")
+    write(tmp_path / "train.title.txt", "one\n")
+    with pytest.raises(ValueError, match=r"train\.article\.txt and .*train\.title\.txt must have equally many lines"):
+        list(dataset.read_corpus(tmp_path, "train"))
+
+
 def test_an_unknown_layout_is_an_error(dataset, tmp_path):
     with pytest.raises(ValueError, match="none of the layouts known"):
         dataset.read_corpus(tmp_path, "train")
