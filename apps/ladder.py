@@ -3,7 +3,8 @@
 python apps/ladder.py apps/text_summarization/ladder.toml --data PREPARED --output LADDER [--only NAME]
 
 A ladder is a TOML file next to a recipe's run.py: `set`, settings that all rungs have, and `[[rungs]]`, each with a
-`name`, and where it differs a `config`, more settings in `set`, and in `after` the rung whose weights it starts from.
+`name`, and where it differs a `config`, more settings in `set`, in `like` the rung whose settings it has as well, and in
+`after` the rung whose weights it starts from; with `trains = false` those weights are measured with its settings.
 PREPARED is a folder after `run.py prepare`. A rung that was measured before is not trained again; one that was cut off
 goes on.
 """
@@ -23,15 +24,20 @@ def read_ladder(path: Path) -> list[dict[str, Any]]:
     content = tomllib.loads(path.read_text(encoding="utf-8"))
     common, rungs = content.pop("set", []), content.pop("rungs", [])
     names = [rung.get("name") for rung in rungs]
-    known = {"name", "config", "set", "after"}
+    known = {"name", "config", "set", "like", "after", "trains"}
     if content or any(not set(rung) <= known for rung in rungs):
         raise ValueError(f"{path}: a ladder has `set` and `rungs`, a rung has {', '.join(sorted(known))}")
     if not all(names) or len(set(names)) != len(names):
         raise ValueError(f"{path}: every rung must have a name of its own. Received: {names}")
-    for place, rung in enumerate(rungs):
-        if "after" in rung and rung["after"] not in names[:place]:
-            raise ValueError(f"{path}: {rung['name']!r} must come after {rung['after']!r}")
-    return [{"config": "config.toml", **rung, "set": [*common, *rung.get("set", [])]} for rung in rungs]
+    settings: dict[str, list[str]] = {}
+    for rung in rungs:
+        for other in (rung.get("like"), rung.get("after")):
+            if other is not None and other not in settings:
+                raise ValueError(f"{path}: {rung['name']!r} must come after {other!r}")
+        if not rung.get("trains", True) and "after" not in rung:
+            raise ValueError(f"{path}: {rung['name']!r} must say `after` which rung it is measured")
+        settings[rung["name"]] = [*settings.get(rung.get("like"), common), *rung.get("set", [])]
+    return [{"config": "config.toml", **rung, "set": settings[rung["name"]]} for rung in rungs]
 
 
 def measure(rung: dict[str, Any], recipe: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -45,11 +51,17 @@ def measure(rung: dict[str, Any], recipe: Path, options: argparse.Namespace) -> 
         if path.is_file() and not (folder / path.name).exists():
             (folder / path.name).symlink_to(path.resolve())
     settings = [part for value in [*rung["set"], *options.set] for part in ("--set", value)]
-    start = ["--start", options.output / _folder(rung["after"]) / "model"] if "after" in rung else []
+    before = (options.output / _folder(rung["after"]) / "model").resolve() if "after" in rung else None
     began = time.monotonic()
-    _run(recipe, "train", folder, "--config", recipe / rung["config"], *start, *settings)
+    if rung.get("trains", True):
+        start = [] if before is None else ["--start", before]
+        _run(recipe, "train", folder, "--config", recipe / rung["config"], *start, *settings)
+        settings = []
+    elif not (folder / "model").exists():
+        (folder / "model").symlink_to(before)
     minutes = (time.monotonic() - began) / 60
-    printed = [json.loads(line) for line in _run(recipe, "evaluate", folder).splitlines() if line.startswith("{")]
+    lines = _run(recipe, "evaluate", folder, *settings).splitlines()
+    printed = [json.loads(line) for line in lines if line.startswith("{")]
     figures = {"scores": printed[0], "minutes": round(minutes, 1)}
     result.write_text(json.dumps(figures) + "\n", encoding="utf-8")
     return figures

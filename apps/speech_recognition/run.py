@@ -132,7 +132,7 @@ def evaluate(options: argparse.Namespace) -> None:
         if not manifest.exists():
             continue
         evaluation = recognizer.evaluate(manifest, cache=options.output / "cache", quiet=options.quiet)
-        scores = {metric: round(100 * result.score, 2) for metric, result in evaluation.metrics.items()}
+        scores = {metric: round(result.score, 4) for metric, result in evaluation.metrics.items()}
         print(json.dumps({"data": name, **scores}))
         with (options.output / f"{name}_written.jsonl").open("w", encoding="utf-8") as file:
             rows = zip(evaluation.sources, evaluation.references, evaluation.texts, strict=True)

@@ -1,13 +1,18 @@
 """Draws how the score of summarizers depends on the length of what they read (Bahdanau et al. 2015, figure 2).
 
-python length_experiment.py --run "attention=RUN" --run "no attention=OTHER" --output lengths.png
+python length_experiment.py draw --run "attention=RUN" --run "no attention=OTHER" --output lengths.png
+python length_experiment.py backwards --output CORPUS
 
 A run is a folder after `run.py evaluate`, or its written.jsonl; all must have been measured on the same documents.
 The shorter half of the plot is where a last state of the encoder is enough; the claim is about the other half.
+
+`backwards` writes a corpus in which nothing can be guessed: documents of 2 to 24 syllables drawn at random, and the same
+syllables backwards as their summaries. `run.py prepare` reads it, and lengths.toml is the ladder for it.
 """
 
 import argparse
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +21,10 @@ from matplotlib.figure import Figure
 from attention_apps.metrics import rouge
 
 Scores = dict[str, np.ndarray]
+
+_SYLLABLES = [consonant + vowel for consonant in "bdfgklmnpr" for vowel in "aeiou"]
+_LONGEST = 24
+_PAIRS = {"train": 100_000, "validation": 2_000}
 
 
 def read_run(path: Path) -> list[dict[str, str]]:
@@ -86,13 +95,30 @@ def parse_runs(pairs: list[str]) -> dict[str, Path]:
     return runs
 
 
+def write_backwards(folder: Path, pairs: dict[str, int] = _PAIRS, seed: int = 0) -> None:
+    """Writes documents of random syllables, and as summaries the same backwards."""
+    chance = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in pairs.items():
+        with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+            for _ in range(count):
+                words = chance.choices(_SYLLABLES, k=chance.randint(2, _LONGEST))
+                file.write(json.dumps({"document": " ".join(words), "summary": " ".join(words[::-1])}) + "\n")
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", action="append", required=True, metavar="NAME=RUN", help="several times")
-    parser.add_argument("--output", type=Path, required=True, help="the picture, .png, .svg or .pdf")
+    parser.add_argument("step", choices=("draw", "backwards"))
+    parser.add_argument("--run", action="append", default=[], metavar="NAME=RUN", help="several times, for draw")
+    parser.add_argument("--output", type=Path, required=True, help="the picture, .png, .svg or .pdf, or the corpus")
     parser.add_argument("--rouge", choices=("1", "2", "l"), default="l")
     parser.add_argument("--bins", type=int, default=8, help="groups of documents of similar length")
     options = parser.parse_args(arguments)
+    if options.step == "backwards":
+        write_backwards(options.output)
+        return
+    if not options.run:
+        raise ValueError("`--run` must name at least one run.")
     runs = {name: read_run(path) for name, path in parse_runs(options.run).items()}
     centres, binned = bin_by_length(*score_runs(runs, options.rouge), options.bins)
     draw(centres, binned, options.rouge, options.output)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from attention_apps.applications.recognizer_config import RecognizerConfig
 from attention_apps.applications.summarizer_config import SummarizerConfig
 from attention_apps.applications.text_summarizer import TextSummarizer
 from attention_apps.preprocessing.vocabulary import Vocabulary
@@ -36,9 +37,23 @@ def test_every_rung_of_the_summarizer_has_a_model_and_a_row_in_the_card(rung):
     assert f"| {rung['name']} |" in (RECIPE / "README.md").read_text(encoding="utf-8")
 
 
+def test_every_rung_of_the_recognizer_has_a_config_and_a_row_in_the_card():
+    recipe = APPS / "speech_recognition"
+    rungs = ladder.read_ladder(recipe / "ladder.toml")
+    configs = {rung["name"]: read_config(RecognizerConfig, recipe / rung["config"], rung["set"]) for rung in rungs}
+    card = (recipe / "README.md").read_text(encoding="utf-8")
+    assert all(f"| {name} |" in card for name in configs)
+    first, last = configs["attention only"], configs["+ joint decoding"]
+    assert (first.ctc.weight, first.augmentation.waveform.speed_probability, first.decoding.ctc_weight) == (0, 0, 0)
+    assert (last.ctc.weight, last.augmentation.waveform.speed_probability, last.decoding.ctc_weight) == (0.5, 1, 0.2)
+    assert [part.group for part in last.mixture] == ["speech", "strings", "digits", "synthetic"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[[rungs]]\nname = "a"\nlike = "b"', "must come after 'b'"),
+        ('[[rungs]]\nname = "a"\ntrains = false', "must say `after`"),
         ('steps = 3\n[[rungs]]\nname = "a"', "a ladder has"),
         ('[[rungs]]\nname = "a"\nsteps = 3', "a rung has"),
         ('[[rungs]]\nname = "a"\n[[rungs]]\nname = "a"', "a name of its own"),
@@ -65,11 +80,12 @@ def test_rungs_are_trained_measured_and_not_trained_again(tmp_path):
     tiny = (RECIPE / "tiny.toml").read_text()
     (tmp_path / "config.toml").write_text(tiny)
     rungs = '[[rungs]]\nname = "+ one"\n[[rungs]]\nname = "two"\nafter = "+ one"\nset = ["decoder.dropout=0.1"]\n'
+    rungs += '[[rungs]]\nname = "three"\nafter = "two"\ntrains = false\nset = ["decoding.beam_size=2"]\n'
     recipe.write_text(f'set = ["training.epochs=1"]\n{rungs}')
     command = [sys.executable, APPS / "ladder.py", recipe, "--data", data, "--output", output]
     table = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert table.splitlines()[0] == "| rung | rouge_1 | rouge_2 | rouge_l | minutes |"
-    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| + one", "| two"]
+    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| + one", "| two", "| three"]
     kept = {"scores": {"rouge_1": 0.5, "rouge_2": 0.25, "rouge_l": 1.0}, "minutes": 7.0}
     (output / "two" / "result.json").write_text(json.dumps(kept))
     again = subprocess.run([*command, "--only", "two"], check=True, capture_output=True, text=True).stdout

@@ -41,7 +41,7 @@ def runs(tmp_path):
 def test_the_picture_and_the_table_show_the_score_of_each_length(experiment, runs, capsys):
     picture = runs / "lengths.png"
     arguments = [f"--run=with attention={runs / 'attention'}", f"--run=without={runs / 'none' / 'written.jsonl'}"]
-    experiment.main([*arguments, "--output", str(picture), "--bins", "2", "--rouge", "1"])
+    experiment.main(["draw", *arguments, "--output", str(picture), "--bins", "2", "--rouge", "1"])
     assert capsys.readouterr().out.splitlines() == [
         "| words | with attention | without |",
         "|---|---|---|",
@@ -74,3 +74,15 @@ def test_a_run_that_was_not_measured_is_named(experiment, tmp_path):
         experiment.read_run(tmp_path)
     with pytest.raises(ValueError, match="must have the form NAME=RUN"):
         experiment.parse_runs(["RUN"])
+
+
+def test_the_corpus_has_syllables_and_the_same_backwards(experiment, tmp_path):
+    experiment.write_backwards(tmp_path, {"train": 50, "validation": 3})
+    lines = (tmp_path / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    pairs = [json.loads(line) for line in lines]
+    assert len(pairs) == 50
+    assert all(pair["summary"].split() == pair["document"].split()[::-1] for pair in pairs)
+    lengths = [len(pair["document"].split()) for pair in pairs]
+    assert min(lengths) < 6
+    assert max(lengths) > 20
+    assert len((tmp_path / "validation.jsonl").read_text(encoding="utf-8").splitlines()) == 3
