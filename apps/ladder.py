@@ -3,8 +3,9 @@
 python apps/ladder.py apps/text_summarization/ladder.toml --data PREPARED --output LADDER [--only NAME]
 
 A ladder is a TOML file next to a recipe's run.py: `set`, settings that all rungs have, and `[[rungs]]`, each with a
-`name`, and where it differs a `config`, more settings in `set`, in `like` the rung whose settings it has as well, and in
-`after` the rung whose weights it starts from; with `trains = false` those weights are measured with its settings.
+`name`, and where it differs a `config`, more settings in `set`, in `like` the rung whose settings it has as well, and
+in `after` the rung whose weights it starts from; with `trains = false` those weights are measured with its settings,
+and with `averaged = false` as well the last ones of that rung's training, of which no average was made.
 PREPARED is a folder after `run.py prepare`. A rung that was measured before is not trained again; one that was cut off
 goes on.
 """
@@ -24,7 +25,7 @@ def read_ladder(path: Path) -> list[dict[str, Any]]:
     content = tomllib.loads(path.read_text(encoding="utf-8"))
     common, rungs = content.pop("set", []), content.pop("rungs", [])
     names = [rung.get("name") for rung in rungs]
-    known = {"name", "config", "set", "like", "after", "trains"}
+    known = {"name", "config", "set", "like", "after", "trains", "averaged"}
     if content or any(not set(rung) <= known for rung in rungs):
         raise ValueError(f"{path}: a ladder has `set` and `rungs`, a rung has {', '.join(sorted(known))}")
     if not all(names) or len(set(names)) != len(names):
@@ -58,7 +59,10 @@ def measure(rung: dict[str, Any], recipe: Path, options: argparse.Namespace) -> 
         _run(recipe, "train", folder, "--config", recipe / rung["config"], *start, *settings)
         settings = []
     elif not (folder / "model").exists():
-        (folder / "model").symlink_to(before)
+        if rung.get("averaged", True):
+            (folder / "model").symlink_to(before)
+        else:
+            _save_last_weights(before, folder / "model")
     minutes = (time.monotonic() - began) / 60
     lines = _run(recipe, "evaluate", folder, *settings).splitlines()
     printed = [json.loads(line) for line in lines if line.startswith("{")]
@@ -75,6 +79,18 @@ def to_table(results: dict[str, dict[str, Any]]) -> str:
         scores = " | ".join(f"{100 * result['scores'][name]:.1f}" for name in names)
         lines.append(f"| {rung} | {scores} | {result['minutes']:.0f} |")
     return "\n".join(lines)
+
+
+def _save_last_weights(model, output):
+    """Saves a trained application with the weights that its training ended with."""
+    from attention_apps.cli.tasks import load_application
+    from attention_apps.training.checkpoint import CheckpointFolder
+    from attention_apps.training.weight_arrays import assign_arrays
+
+    application = load_application(str(model))
+    (checkpoints,) = (model.parent / "run").glob("*/checkpoints")
+    assign_arrays("model", application.model.variables, CheckpointFolder(checkpoints).load("last").arrays)
+    application.save(output)
 
 
 def _folder(name):

@@ -6,8 +6,8 @@ python length_experiment.py backwards --output CORPUS
 A run is a folder after `run.py evaluate`, or its written.jsonl; all must have been measured on the same documents.
 The shorter half of the plot is where a last state of the encoder is enough; the claim is about the other half.
 
-`backwards` writes a corpus in which nothing can be guessed: documents of 2 to 24 syllables drawn at random, and the same
-syllables backwards as their summaries. `run.py prepare` reads it, and lengths.toml is the ladder for it.
+`backwards` writes a corpus in which nothing can be guessed: documents of 2 to 24 syllables drawn at random, and the
+same syllables backwards as their summaries. `run.py prepare` reads it, and lengths.toml is the ladder for it.
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """v · tanh(q + k) for every pair of target and source position, without a tensor of all pairs and units."""
 
+import contextlib
+import contextvars
 import math
 
 from keras import ops
@@ -12,6 +14,20 @@ _BLOCK_SIZE = 2**20
 # Where a row of the batch has no more elements than this, as at one step of a decoder over an image, its hidden layer
 # is hardly larger than its keys: keeping it for the gradient is cheap, and quicker than computing it again.
 _SHORT_ROW = 2**16
+_has_few_targets = contextvars.ContextVar("has_few_targets", default=False)
+
+
+@contextlib.contextmanager
+def few_targets():
+    """Within it scores are computed at once, without the branches and loops of the general case in the graph.
+
+    For a step of a decoder, whose target positions are no more than an item's hypotheses or captions.
+    """
+    token = _has_few_targets.set(True)
+    try:
+        yield
+    finally:
+        _has_few_targets.reset(token)
 
 
 def additive_scores(query, keys, kernel):
@@ -51,8 +67,9 @@ def _additive_scores(*arrays):
 def _in_blocks(of_rows, of_a_row, query, keys, kernel, *upstream):
     """`of_rows` of as many rows of the batch at a time as fit into a block; `of_a_row` where not even one does."""
     (batch, target, units), source = ops.shape(query), ops.shape(keys)[1]
-    if not all(isinstance(size, int) or ops.is_tensor(size) for size in (batch, target, source)):
-        return of_rows(query, keys, kernel, *upstream)  # JAX, where it only asks for the shape
+    sizes_are_known = all(isinstance(size, int) or ops.is_tensor(size) for size in (batch, target, source))
+    if _has_few_targets.get() or not sizes_are_known:  # in JAX, where it only asks for the shape
+        return of_rows(query, keys, kernel, *upstream)
     fitting = _BLOCK_SIZE // units // _at_least_one(source) // _at_least_one(target)
 
     def loop(function, size):

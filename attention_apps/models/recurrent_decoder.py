@@ -1,9 +1,12 @@
 """The recurrent decoder of all three applications."""
 
+import contextlib
+
 import keras
 from keras import ops, tree
 
 from attention_apps.decoding.state import PER_ITEM
+from attention_apps.layers.additive_scores import few_targets
 from attention_apps.layers.time_loop import time_loop
 from attention_apps.models.decoder_cell import DecoderCell
 from attention_apps.models.readout import Readout
@@ -330,11 +333,12 @@ class RecurrentDecoder(keras.layers.Layer):
         """
         values = source["values"]
         # An attention that remembers has a row for each hypothesis: one step of it is one target position.
-        targets = 1 if state and len(hidden.shape) == 2 else -1
-        query = ops.reshape(hidden, (ops.shape(values)[0], targets, self.units))
-        context, weights, state = self.attention(
-            query, values, value_mask=source.get("mask"), prepared=source["prepared"], state=state or None
-        )
+        is_step = len(hidden.shape) == 2
+        query = ops.reshape(hidden, (ops.shape(values)[0], 1 if state and is_step else -1, self.units))
+        with few_targets() if is_step else contextlib.nullcontext():
+            context, weights, state = self.attention(
+                query, values, value_mask=source.get("mask"), prepared=source["prepared"], state=state or None
+            )
         if self.context_gate:
             context = context * self.gate_dense(query)
         leading = ops.shape(hidden)[:-1]

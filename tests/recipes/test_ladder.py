@@ -81,11 +81,14 @@ def test_rungs_are_trained_measured_and_not_trained_again(tmp_path):
     (tmp_path / "config.toml").write_text(tiny)
     rungs = '[[rungs]]\nname = "+ one"\n[[rungs]]\nname = "two"\nafter = "+ one"\nset = ["decoder.dropout=0.1"]\n'
     rungs += '[[rungs]]\nname = "three"\nafter = "two"\ntrains = false\nset = ["decoding.beam_size=2"]\n'
-    recipe.write_text(f'set = ["training.epochs=1"]\n{rungs}')
+    rungs += '[[rungs]]\nname = "last"\nafter = "+ one"\ntrains = false\naveraged = false\n'
+    recipe.write_text(f'set = ["training.epochs=1", "training.ema=0.9"]\n{rungs}')
     command = [sys.executable, APPS / "ladder.py", recipe, "--data", data, "--output", output]
     table = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert table.splitlines()[0] == "| rung | rouge_1 | rouge_2 | rouge_l | minutes |"
-    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| + one", "| two", "| three"]
+    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| + one", "| two", "| three", "| last"]
+    weights = [(output / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "three", "last")]
+    assert weights[2] not in weights[:2]
     kept = {"scores": {"rouge_1": 0.5, "rouge_2": 0.25, "rouge_l": 1.0}, "minutes": 7.0}
     (output / "two" / "result.json").write_text(json.dumps(kept))
     again = subprocess.run([*command, "--only", "two"], check=True, capture_output=True, text=True).stdout
