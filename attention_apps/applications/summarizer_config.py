@@ -12,7 +12,8 @@ from attention_apps.training.config import TrainingConfig
 class TextEncoderConfig:
     """The network that reads the text; see `TextEncoder` and `TransformerEncoder`."""
 
-    kind: Literal["recurrent", "transformer"] = "recurrent"
+    # By default the decoder's, so that `decoder.kind` is the one line that makes a Transformer of both.
+    kind: Literal["recurrent", "transformer"] | None = None
     # Width of the embeddings, and of the Transformer.
     embedding_dim: int = 128
     num_layers: int = 1
@@ -111,10 +112,15 @@ class SummarizerConfig:
             received = f"Received: label_smoothing={self.training.label_smoothing}"
             raise ValueError(f"`label_smoothing` must be 0 where words are deleted. {received}")
 
+    @property
+    def encoder_kind(self) -> str:
+        """`recurrent` or `transformer`."""
+        return self.encoder.kind or self.decoder.kind
+
     def fewest_weights(self, vocabulary_size: int) -> int:
         """How many weights the model has at least, known without making it."""
         encoder = self.encoder
-        if encoder.kind == "recurrent" or self.method == "delete":
+        if self.encoder_kind == "recurrent" or self.method == "delete":
             layer = encoder.units**2
         else:
             layer = encoder.embedding_dim * (encoder.embedding_dim + encoder.hidden_dim)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_apps.applications.summarizer_config import SummarizerConfig, SummaryOptions, TextEncoderConfig
+from attention_apps.applications.summarizer_config import SummarizerConfig, SummaryOptions
 from attention_apps.applications.summary_examples import SummaryExamples
 from attention_apps.applications.word_limit import word_limit
 from attention_apps.metrics import MetricResult, rouge
@@ -53,7 +53,7 @@ class SummaryWriter:
 
     def make_model(self) -> Seq2Seq:
         config, size = self.config, len(self.vocabulary)
-        encoder, decoder = _make_encoder(config.encoder, size), make_decoder(config.decoder, size)
+        encoder, decoder = _make_encoder(config, size), make_decoder(config.decoder, size)
         model = Seq2Seq(encoder, decoder, config.shared_embedding)
         ids = (None, None)
         model.build({"source": {"token_ids": ids, "source_ids": ids}, "tokens": ids})
@@ -99,10 +99,11 @@ class SummaryWriter:
         return {f"rouge_{kind}": rouge(texts, references, kind) for kind in ("1", "2", "l")}
 
 
-def _make_encoder(config: TextEncoderConfig, size: int):
-    shared = {"num_layers": config.num_layers, "dropout": config.dropout, "name": "encoder"}
-    if config.kind == "recurrent":
-        return TextEncoder(size, config.embedding_dim, config.units, cell=config.cell, **shared)
+def _make_encoder(config: SummarizerConfig, size: int):
+    encoder = config.encoder
+    shared = {"num_layers": encoder.num_layers, "dropout": encoder.dropout, "name": "encoder"}
+    if config.encoder_kind == "recurrent":
+        return TextEncoder(size, encoder.embedding_dim, encoder.units, cell=encoder.cell, **shared)
     return TransformerEncoder(
-        size, config.embedding_dim, num_heads=config.num_heads, hidden_dim=config.hidden_dim, **shared
+        size, encoder.embedding_dim, num_heads=encoder.num_heads, hidden_dim=encoder.hidden_dim, **shared
     )

@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from attention_apps import TextSummarizer
+from attention_apps.applications.summarizer_config import SummarizerConfig
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
+from attention_apps.training.config import read_config
 from tests.applications.summarizers import make_rows, write_jsonl
 
 RECIPE = Path(__file__).parents[2] / "apps" / "text_summarization"
@@ -117,9 +122,13 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     assert (output / "preset" / "SHA256SUMS").is_file()
 
 
+def test_one_line_makes_a_transformer_of_the_pointer_generator():
+    config = read_config(SummarizerConfig, RECIPE / "config.toml", ["decoder.kind=transformer", "vocabulary_size=100"])
+    model = TextSummarizer(config, Vocabulary(UNKNOWN_KINDS)).model
+    assert type(model.encoder).__name__ == "TransformerEncoder"
+    assert type(model.decoder.decoder).__name__ == "TransformerDecoder"
+
+
 @pytest.mark.parametrize("name", ["config.toml", "compression.toml", "transformer.toml", "tiny.toml"])
 def test_the_configurations_are_valid(name):
-    from attention_apps.applications.summarizer_config import SummarizerConfig
-    from attention_apps.training.config import read_config
-
     assert read_config(SummarizerConfig, RECIPE / name).training.label_smoothing == 0
