@@ -12,9 +12,9 @@ goes on.
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def read_ladder(path: Path) -> list[dict[str, Any]]:
 
 
 def measure(rung: dict[str, Any], recipe: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The scores of a rung and the minutes of its training."""
+    """The scores of a rung and the CPU minutes of its training, which are the same on a machine that is busy."""
     folder = options.output / _folder(rung["name"])
     result = folder / "result.json"
     if result.is_file():
@@ -53,7 +53,7 @@ def measure(rung: dict[str, Any], recipe: Path, options: argparse.Namespace) -> 
             (folder / path.name).symlink_to(path.resolve())
     settings = [part for value in [*rung["set"], *options.set] for part in ("--set", value)]
     before = (options.output / _folder(rung["after"]) / "model").resolve() if "after" in rung else None
-    began = time.monotonic()
+    began = _cpu_minutes()
     if rung.get("trains", True):
         start = [] if before is None else ["--start", before]
         _run(recipe, "train", folder, "--config", recipe / rung["config"], *start, *settings)
@@ -63,7 +63,7 @@ def measure(rung: dict[str, Any], recipe: Path, options: argparse.Namespace) -> 
             (folder / "model").symlink_to(before)
         else:
             _save_last_weights(before, folder / "model")
-    minutes = (time.monotonic() - began) / 60
+    minutes = _cpu_minutes() - began
     lines = _run(recipe, "evaluate", folder, *settings).splitlines()
     printed = [json.loads(line) for line in lines if line.startswith("{")]
     figures = {"scores": printed[0], "minutes": round(minutes, 1)}
@@ -74,7 +74,7 @@ def measure(rung: dict[str, Any], recipe: Path, options: argparse.Namespace) -> 
 def to_table(results: dict[str, dict[str, Any]]) -> str:
     """The rungs as Markdown, figures in percent."""
     names = [name for name, value in next(iter(results.values()))["scores"].items() if isinstance(value, float)]
-    lines = [f"| rung | {' | '.join(names)} | minutes |", "|---|" + "---|" * (len(names) + 1)]
+    lines = [f"| rung | {' | '.join(names)} | CPU minutes |", "|---|" + "---|" * (len(names) + 1)]
     for rung, result in results.items():
         scores = " | ".join(f"{100 * result['scores'][name]:.1f}" for name in names)
         lines.append(f"| {rung} | {scores} | {result['minutes']:.0f} |")
@@ -91,6 +91,11 @@ def _save_last_weights(model, output):
     (checkpoints,) = (model.parent / "run").glob("*/checkpoints")
     assign_arrays("model", application.model.variables, CheckpointFolder(checkpoints).load("last").arrays)
     application.save(output)
+
+
+def _cpu_minutes():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) / 60
 
 
 def _folder(name):

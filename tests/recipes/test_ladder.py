@@ -85,7 +85,7 @@ def test_rungs_are_trained_measured_and_not_trained_again(tmp_path):
     recipe.write_text(f'set = ["training.epochs=1", "training.ema=0.9"]\n{rungs}')
     command = [sys.executable, APPS / "ladder.py", recipe, "--data", data, "--output", output]
     table = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert table.splitlines()[0] == "| rung | rouge_1 | rouge_2 | rouge_l | minutes |"
+    assert table.splitlines()[0] == "| rung | rouge_1 | rouge_2 | rouge_l | CPU minutes |"
     assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| + one", "| two", "| three", "| last"]
     weights = [(output / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "three", "last")]
     assert weights[2] not in weights[:2]
