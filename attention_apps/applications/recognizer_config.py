@@ -64,6 +64,9 @@ class AugmentationConfig:
     waveform_from_epoch: int = 0
     spectrum: SpecAugment = field(default_factory=SpecAugment)
     spectrum_from_epoch: int = 5
+    # Factors of the tempo, one of which is drawn each time: frames lie so much further apart, and the pitch stays.
+    # With `waveform.speeds`, which move the pitch, high voices that speak slowly come out of low ones.
+    tempos: tuple[float, ...] = (1.0,)
     # Recordings of nothing but noise that an epoch has, whose text is empty.
     noise_alone: int = 0
 
@@ -71,6 +74,8 @@ class AugmentationConfig:
         for name in ("waveform_from_epoch", "spectrum_from_epoch", "noise_alone"):
             if getattr(self, name) < 0:
                 raise ValueError(f"`{name}` must be at least 0. Received: {name}={getattr(self, name)}")
+        if not self.tempos or not all(0.5 <= tempo <= 2 for tempo in self.tempos):
+            raise ValueError(f"`tempos` must be one or more factors between 0.5 and 2. Received: tempos={self.tempos}")
 
 
 @dataclass(frozen=True)

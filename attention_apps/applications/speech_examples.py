@@ -1,6 +1,7 @@
 """Recordings and their transcripts, as a recognizer's training takes them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,9 @@ class SpeechExamples:
         config, waveform = self.config.augmentation, _to_float(example["waveform"])
         if epoch >= config.waveform_from_epoch:
             waveform = config.waveform(waveform, random)
-        features = self._features(waveform)
+        options = self.config.features
+        options = replace(options, hop=options.hop * float(random.choice(config.tempos)))
+        features = waveform_features(waveform, options)
         if epoch >= config.spectrum_from_epoch:
             features = config.spectrum(features, random)
         return {"source": _source(features), "tokens": example["tokens"]}

@@ -12,6 +12,10 @@ from attention_apps.training.config import read_config, to_dict, to_toml
         ({"language_model_order": 0}, "`language_model_order` must be between 1 and 12"),
         ({"encoder": {"units": 0}}, r"\[encoder\] `units` must be between 1 and 4096. Received: units=0"),
         ({"encoder": {"dropout": 1.0}}, "`dropout` must be at least 0 and less than 1"),
+        (
+            {"augmentation": {"tempos": []}},
+            "`tempos` must be one or more factors between 0.5 and 2. Received: tempos=()",
+        ),
         ({"augmentation": {"noise_alone": -1}}, "`noise_alone` must be at least 0"),
         ({"mixture": [{"group": "a", "count": 0}]}, "`count` must be at least 1"),
         ({"decoding": {"ctc_weight": 1.0}}, "`ctc_weight` must be at least 0 and less than 1"),

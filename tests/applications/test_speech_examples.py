@@ -68,6 +68,23 @@ def test_each_augmentation_begins_in_its_epoch(folder):
     assert (heard[2] == 0).all(axis=0).any()
 
 
+def test_a_tempo_makes_frames_fewer_and_moves_no_pitch(folder):
+    off = {f"{kind}_probability": 0.0 for kind in ("speed", "reverberation", "noise", "volume")}
+    features = {}
+    for tempo in (0.8, 1.0, 1.25):
+        augmentation = {"waveform": off, "spectrum_from_epoch": 9, "tempos": [tempo]}
+        examples = make_examples(folder, training=True, augmentation=augmentation)
+        features[tempo] = examples.augment(examples[1], random(), 0)["source"]["features"]
+    np.testing.assert_array_equal(features[1.0], examples._features(examples[1]["waveform"]))
+    # At 0.8 every fifth frame begins where at 1 every fourth does; at 1.25 it is the other way round.
+    for tempo, step, same in ((0.8, 5, 4), (1.25, 4, 5)):
+        assert len(features[tempo]) == pytest.approx(len(features[1.0]) / tempo, abs=1)
+        slow, normal = features[tempo][::step], features[1.0][::same]
+        count = min(len(slow), len(normal))
+        correlations = [np.corrcoef(a, b)[0, 1] for a, b in zip(slow[:count], normal[:count], strict=True)]
+        assert np.median(correlations) > 0.98
+
+
 def test_noise_is_numbered_after_the_rows_and_says_nothing(folder):
     examples = make_examples(folder, training=True)
     assert len(examples) == COUNT + 2
