@@ -37,6 +37,8 @@ def read_ladder(path: Path) -> list[dict[str, Any]]:
                 raise ValueError(f"{path}: {rung['name']!r} must come after {other!r}")
         if not rung.get("trains", True) and "after" not in rung:
             raise ValueError(f"{path}: {rung['name']!r} must say `after` which rung it is measured")
+        if rung.get("trains", True) and "averaged" in rung:
+            raise ValueError(f"{path}: {rung['name']!r} must have `trains = false` with `averaged`")
         settings[rung["name"]] = [*settings.get(rung.get("like"), common), *rung.get("set", [])]
     return [{"config": "config.toml", **rung, "set": settings[rung["name"]]} for rung in rungs]
 

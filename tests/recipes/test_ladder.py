@@ -37,6 +37,14 @@ def test_every_rung_of_the_summarizer_has_a_model_and_a_row_in_the_card(rung):
     assert f"| {rung['name']} |" in (RECIPE / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_experiment_on_lengths_compares_a_model_without_attention_to_one_that_has_it():
+    rungs = ladder.read_ladder(RECIPE / "lengths.toml")
+    without, attends = (read_config(SummarizerConfig, RECIPE / rung["config"], rung["set"]) for rung in rungs)
+    assert without.decoder.attention.kind == "none"
+    assert attends.decoder.attention.kind != "none"
+    assert not attends.decoder.copying
+
+
 def test_every_rung_of_the_recognizer_has_a_config_and_a_row_in_the_card():
     recipe = APPS / "speech_recognition"
     rungs = ladder.read_ladder(recipe / "ladder.toml")
@@ -58,6 +66,7 @@ def test_every_rung_of_the_recognizer_has_a_config_and_a_row_in_the_card():
         ('[[rungs]]\nname = "a"\nsteps = 3', "a rung has"),
         ('[[rungs]]\nname = "a"\n[[rungs]]\nname = "a"', "a name of its own"),
         ('[[rungs]]\nname = "a"\nafter = "b"', "must come after 'b'"),
+        ('[[rungs]]\nname = "a"\naveraged = false', "must have `trains = false`"),
     ],
 )
 def test_a_ladder_that_makes_no_sense_is_refused(tmp_path, text, message):
