@@ -3,7 +3,7 @@ from keras import ops
 
 from attention_apps.layers.masks import masked_softmax
 
-_ESTIMATORS = ("reinforce", "gumbel")
+_ESTIMATORS = ("reinforce", "gumbel", "straight_through")
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
@@ -11,13 +11,15 @@ class HardAttention(keras.layers.Layer):
     """Attends to one source position at a time, drawn from the weights of another attention layer.
 
     In training the position is sampled from the wrapped layer's weights; at inference it is the most likely one.
-    The context is the value at that position. Two estimators make the choice trainable:
+    The context is the value at that position. Three estimators make the choice trainable:
 
     - `reinforce`: the state collects the log-probability of the sampled positions and the entropy of the weights,
       and `estimator_loss` turns them into a loss to add to the cross entropy, with a moving baseline. Now and then
       the soft weights are used in place of a sample, which lowers the variance.
     - `gumbel`: straight-through Gumbel-softmax. The gradient is that of a softmax of noisy log-weights; there is no
       further loss.
+    - `straight_through`: the most likely position in training, too, with the gradient of the soft weights. Nothing is
+      drawn at random, so that training sees what inference does.
 
     The wrapped layer's own state (coverage, previous weights) follows its soft weights, not the chosen positions:
     it has far less noise, and all target positions can still be computed in one call. Weights that sum to less
@@ -25,7 +27,7 @@ class HardAttention(keras.layers.Layer):
 
     Args:
         attention: The attention layer to wrap, built or not.
-        estimator: `"reinforce"` or `"gumbel"`.
+        estimator: `"reinforce"`, `"gumbel"` or `"straight_through"`.
         expectation_rate: Probability with which, in each row and at each target position, `reinforce` takes the
             soft weights in place of a sample; such positions add nothing to the log-probability.
         reward_weight: λr, the factor of the reward in `estimator_loss`.
@@ -39,8 +41,8 @@ class HardAttention(keras.layers.Layer):
         value: `(batch, source, dim)`.
         value_mask: Boolean `(batch, source)`; true means real.
         prepared: What `prepare(value)` returned, that of the wrapped layer.
-        state: `{"inner": state of the wrapped layer}`, with `reinforce` also `"log_prob"` and `"entropy"`, each
-            `(batch,)`, summed over the target positions of training.
+        state: `{"inner": state of the wrapped layer}` where that has one, with `reinforce` also `"log_prob"` and
+            `"entropy"`, each `(batch,)`, summed over the target positions of training.
         training: Whether to sample.
 
     Returns:
@@ -55,7 +57,8 @@ class HardAttention(keras.layers.Layer):
 
     References:
         Xu et al. 2015, "Show, Attend and Tell", section 4.1; Jang et al. 2017, "Categorical Reparameterization with
-        Gumbel-Softmax", section 2.2.
+        Gumbel-Softmax", section 2.2; Bengio et al. 2013, "Estimating or Propagating Gradients Through Stochastic
+        Neurons", section 4.
     """
 
     def __init__(
@@ -104,19 +107,22 @@ class HardAttention(keras.layers.Layer):
         return self.attention.prepare(value)
 
     def init_state(self, value):
-        state = {"inner": self.attention.init_state(value)}
+        inner = self.attention.init_state(value)
         if self.estimator == "reinforce":
             zeros = ops.zeros_like(value[:, 0, 0], dtype=self.variable_dtype)
-            state = {**state, "log_prob": zeros, "entropy": zeros}
-        return state
+            return {"inner": inner, "log_prob": zeros, "entropy": zeros}
+        return {"inner": inner} if inner else {}
 
     def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
         state = self.init_state(value) if state is None else state
-        _, soft, inner = self.attention(query, value, value_mask=value_mask, prepared=prepared, state=state["inner"])
+        inner = state.get("inner")
+        _, soft, inner = self.attention(query, value, value_mask=value_mask, prepared=prepared, state=inner)
         probabilities = _in_proportion(ops.cast(soft, self.variable_dtype))  # (B, T, S)
-        state = {**state, "inner": inner}
+        state = {**state, "inner": inner} if state else {}
         if not training:
             weights = _one_hot_of_largest(probabilities, probabilities > 0)
+        elif self.estimator == "straight_through":
+            weights = _straight_through(probabilities, probabilities)
         elif self.estimator == "gumbel":
             weights = self._gumbel_weights(probabilities)
         else:
@@ -127,7 +133,7 @@ class HardAttention(keras.layers.Layer):
     def estimator_loss(self, log_likelihood, state, training=True):
         """The loss of the `reinforce` estimator for each row, `(batch,)`, to be added to the cross entropy.
 
-        It also moves the baseline towards the mean log-likelihood. With `gumbel` there is nothing to add.
+        It also moves the baseline towards the mean log-likelihood. With the others there is nothing to add.
 
         Args:
             log_likelihood: `(batch,)`, log p(target | sampled positions) of the whole sequence.
@@ -135,7 +141,7 @@ class HardAttention(keras.layers.Layer):
             training: Whether to update the baseline.
         """
         log_likelihood = ops.stop_gradient(ops.cast(log_likelihood, self.variable_dtype))
-        if self.estimator == "gumbel":
+        if self.estimator != "reinforce":
             return ops.zeros_like(log_likelihood)
         baseline = ops.convert_to_tensor(self.baseline)
         reward = self.reward_weight * (log_likelihood - baseline)
@@ -162,9 +168,7 @@ class HardAttention(keras.layers.Layer):
         real = probabilities > 0
         logits = _safe_log(probabilities)
         logits = logits + self._gumbel_noise(logits)
-        soft = masked_softmax(logits / self.temperature, real)
-        # The difference is exactly zero: the value is one-hot, the gradient that of `soft`.
-        return _one_hot_of_largest(logits, real) + (soft - ops.stop_gradient(soft))
+        return _straight_through(masked_softmax(logits / self.temperature, real), logits)
 
     def _gumbel_noise(self, logits):
         uniform = keras.random.uniform(
@@ -199,6 +203,11 @@ def _in_proportion(weights):
 def _safe_log(probabilities):
     """The logarithm, and zero with a zero gradient where the probability is zero."""
     return ops.log(ops.where(probabilities > 0, probabilities, ops.ones_like(probabilities)))
+
+
+def _straight_through(soft, scores):
+    """One at the largest score, with the gradient of the soft weights: their difference is exactly zero."""
+    return _one_hot_of_largest(scores, soft > 0) + (soft - ops.stop_gradient(soft))
 
 
 def _one_hot_of_largest(scores, real):

@@ -34,7 +34,7 @@ class AttentionConfig:
     kernel_size: int = 31
     # One position at a time in place of a mean over all, and how it learns (Xu et al. 2015, section 4.1).
     hard: bool = False
-    estimator: Literal["reinforce", "gumbel"] = "reinforce"
+    estimator: Literal["reinforce", "gumbel", "straight_through"] = "reinforce"
     reward_weight: float = 1.0
     entropy_weight: float = 0.01
     temperature: float = 1.0

@@ -51,6 +51,12 @@ class SelfCritical:
         banned_tokens: Sequence[int] = (),
         seed: int = 0,
     ):
+        estimator = getattr(getattr(model.decoder, "attention", None), "estimator", "straight_through")
+        if estimator != "straight_through":
+            raise ValueError(
+                "`estimator` of hard attention must be 'straight_through' in self-critical training, so that a sample "
+                f"has the probability with which it was drawn. Received: estimator={estimator!r}"
+            )
         self.model = model
         self.config = config
         self.reward = reward

@@ -30,7 +30,8 @@ from tests.layers.contract import (
 from tests.layers.differentiate import gradients_of
 
 UNITS = 11
-ESTIMATORS = ("reinforce", "gumbel")
+ESTIMATORS = ("reinforce", "gumbel", "straight_through")
+SAMPLING = ESTIMATORS[:2]
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def test_inference_takes_the_most_likely_position():
     assert_close((state["log_prob"], state["entropy"]), (np.zeros(2), np.zeros(2)))
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", SAMPLING)
 def test_training_samples_from_the_weights_of_the_wrapped_layer(estimator):
     layer = HardAttention(AdditiveAttention(UNITS), estimator, expectation_rate=0.0, seed=2)
     inputs = [np.repeat(x[1:2], 4000, axis=0) for x in example()]
@@ -174,7 +175,7 @@ def test_no_gradient_goes_into_the_log_likelihood():
 def test_gumbel_has_a_gradient_and_nothing_to_add_to_the_loss():
     layer, (query, value, mask) = HardAttention(AdditiveAttention(UNITS), "gumbel", seed=1), example()
     _, _, state = call(layer, query, value, mask, training=True)
-    assert set(state) == {"inner"}
+    assert state == {}
     assert_close(layer.estimator_loss(ops.ones((2,)), state), np.zeros(2))
     (gradient,) = gradients_of(lambda x: ops.sum(call(layer, x, value, mask, training=True)[0]), query)
     assert np.abs(gradient).max() > 1e-4
@@ -196,6 +197,17 @@ def test_the_gumbel_gradient_is_that_of_the_noisy_softmax(monkeypatch):
         return ops.sum(ops.sin(ops.arange(VALUE_DIM, dtype="float32")) * context)
 
     assert_close(gradients_of(hard_context, query), gradients_of(soft_context, query))
+
+
+def test_straight_through_sees_in_training_what_inference_does_and_has_the_gradient_of_the_soft_weights():
+    layer, (query, value, mask) = HardAttention(AdditiveAttention(UNITS), "straight_through"), example()
+    context, weights, state = call(layer, query, value, mask, training=True)
+    assert_close([context, weights], call(layer, query, value, mask)[:2])
+    assert_close(layer.estimator_loss(ops.ones((2,)), state), np.zeros(2))
+    direction = ops.sin(ops.arange(VALUE_DIM, dtype="float32"))
+    hard = gradients_of(lambda x: ops.sum(direction * call(layer, x, value, mask, training=True)[0]), query)
+    soft = gradients_of(lambda x: ops.sum(direction * call(layer.attention, x, value, mask)[0]), query)
+    assert_close(hard, soft)
 
 
 def test_the_wrapped_state_follows_the_soft_weights():
@@ -253,7 +265,10 @@ def test_it_samples_anew_at_each_step_of_a_decoder_in_a_graph(jit_compile):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"estimator": "soft"}, "`estimator` must be one of ('reinforce', 'gumbel'). Received: estimator='soft'"),
+        (
+            {"estimator": "soft"},
+            "`estimator` must be one of ('reinforce', 'gumbel', 'straight_through'). Received: estimator='soft'",
+        ),
         ({"expectation_rate": 1.5}, "`expectation_rate` must be between 0 and 1. Received: expectation_rate=1.5"),
         ({"baseline_momentum": -1}, "`baseline_momentum` must be between 0 and 1. Received: baseline_momentum=-1"),
         ({"temperature": 0}, "`temperature` must be positive. Received: temperature=0"),

@@ -23,6 +23,7 @@ ATTENTIONS = {
     "monotonic": lambda: layers.MonotonicAttention(9),
     "hard": lambda: layers.HardAttention(layers.AdditiveAttention(9)),
     "hard gumbel": lambda: layers.HardAttention(layers.AdditiveAttention(9), estimator="gumbel"),
+    "hard straight-through": lambda: layers.HardAttention(layers.AdditiveAttention(9), estimator="straight_through"),
 }
 
 RECURRENT = {

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_apps.layers import AdditiveAttention, HardAttention
 from attention_apps.training.config import SelfCriticalConfig
 from attention_apps.training.self_critical import SelfCritical
 from attention_apps.training.stages import RewardedSampling, second_stage, train
@@ -46,6 +47,13 @@ def test_the_reward_gets_words_and_the_examples_they_belong_to():
         assert row[1 : 1 + len(ids)].tolist() == ids
         assert len(ids) == 4 or row[1 + len(ids)] == 2
         assert (row[2 + len(ids) :] == 0).all()
+
+
+@pytest.mark.parametrize("estimator", ["reinforce", "gumbel"])
+def test_hard_attention_that_draws_its_positions_is_refused(estimator):
+    model = make_model(attention=HardAttention(AdditiveAttention(5), estimator))
+    with pytest.raises(ValueError, match="`estimator` of hard attention must be 'straight_through'"):
+        SelfCritical(model, SelfCriticalConfig(), share_of_fives, max_length=4)
 
 
 def test_the_baseline_is_the_mean_of_the_other_samples():
