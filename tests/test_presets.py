@@ -12,7 +12,8 @@ from attention_apps.applications.preset_folder import preset_names, presets_root
 from attention_apps.cli.presets import describe
 from attention_apps.cli.samples import PHOTOS, TEXTS
 from attention_apps.cli.tasks import load_application
-from attention_apps.preprocessing.audio import SAMPLE_RATE
+from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
+from attention_apps.preprocessing.audio_augmentation import coloured_noise
 from attention_apps.preprocessing.vocabulary import END, PADDING
 from tests.applications.recognizers import wav_bytes
 from tests.serving.fresh_process import call_in_fresh_process
@@ -132,11 +133,59 @@ def test_nothing_is_heard_in_silence_and_in_noise(recognizer):
     assert [transcript.text for transcript in transcripts] == [""] * len(recordings)
 
 
-@pytest.mark.skipif(not shutil.which("flite"), reason="flite is not installed: there is nobody to speak")
-def test_a_synthetic_voice_is_understood(recognizer, tmp_path):
-    path = tmp_path / "digits.wav"
-    subprocess.run(["flite", "-voice", "rms", "-t", "four, seven, one, nine", "-o", path], check=True)
-    transcript = recognizer.transcribe(path, quiet=True)
+# Each of unit power, from its number of samples and a generator of random numbers.
+NOISES = {
+    "white": lambda size, random: coloured_noise(size, 0.0, random),
+    "pink": lambda size, random: coloured_noise(size, 1.0, random),
+    "brown": lambda size, random: coloured_noise(size, 2.0, random),
+}
+
+
+@pytest.mark.parametrize("make", NOISES.values(), ids=NOISES)
+def test_nothing_is_heard_in_noise_of_any_kind(recognizer, make):
+    random = np.random.default_rng(5)
+    lengths, levels = (1.3, 3.1, 5.7), (1e-3, 1e-2, 0.1)
+    recordings = [level * make(round(seconds * SAMPLE_RATE), random) for seconds in lengths for level in levels]
+    transcripts = recognizer.transcribe(recordings, sample_rate=SAMPLE_RATE, quiet=True)
+    assert [transcript.text for transcript in transcripts] == [""] * len(recordings)
+
+
+@pytest.fixture
+def speak(tmp_path):
+    if not shutil.which("flite"):
+        pytest.skip("flite is not installed: there is nobody to speak")
+
+    def speak(text):
+        path = tmp_path / "spoken.wav"
+        subprocess.run(["flite", "-voice", "rms", "-t", text, "-o", path], check=True)
+        return path
+
+    return speak
+
+
+def test_a_synthetic_voice_is_understood(recognizer, speak):
+    transcript = recognizer.transcribe(speak("four, seven, one, nine"), quiet=True)
     assert transcript.text == "FOUR SEVEN ONE NINE"
     assert [word.word for word in transcript.words] == transcript.text.split()
     assert all(word.start < word.end for word in transcript.words)
+
+
+def test_a_clipped_voice_is_understood(recognizer, speak):
+    clipped = np.clip(10 * read_audio(speak("four, seven, one, nine")), -1, 1)
+    assert np.mean(np.abs(clipped) == 1) > 0.1
+    assert recognizer.transcribe(clipped, sample_rate=SAMPLE_RATE, quiet=True).text == "FOUR SEVEN ONE NINE"
+
+
+def test_words_are_at_the_times_at_which_they_were_said(recognizer, speak):
+    words, pauses = ("four", "seven", "one", "nine", "two"), (0.4, 0.3, 0.7, 0.5, 0.35)
+    recording, times = np.zeros(0, np.float32), []
+    for word, pause in zip(words, pauses, strict=True):
+        waveform = read_audio(speak(word))
+        loud = np.flatnonzero(np.abs(waveform) > 0.02 * np.abs(waveform).max())
+        start = len(recording) + round(pause * SAMPLE_RATE)
+        recording = np.concatenate([recording, np.zeros(start - len(recording)), waveform[loud[0] : loud[-1]]])
+        times.append((start / SAMPLE_RATE, len(recording) / SAMPLE_RATE))
+    recording = np.append(recording, np.zeros(SAMPLE_RATE // 3))
+    heard = recognizer.transcribe(recording, sample_rate=SAMPLE_RATE, quiet=True).words
+    assert [word.word for word in heard] == [word.upper() for word in words]
+    assert np.median(np.abs(np.subtract([word[1:3] for word in heard], times))) <= 0.08

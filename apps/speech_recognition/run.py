@@ -6,14 +6,15 @@ python run.py evaluate --output RUN [--set decoding.beam_size=8]
 python run.py export   --output RUN
 
 `prepare` reads corpora in any layout that dataset.py knows, and writes manifests, with `flite`'s recordings and joined
-digits next to them; without `--digits` and `--synthetic` it is the corpus alone. `train` goes on where it stopped, and
-so would `attention-apps train speech_recognition --data RUN/train.tsv --validation RUN/validation.tsv`. `export` writes
-the preset, RUN/preset, in half precision.
+digits next to them; without `--digits` and `--synthetic` it is the corpus alone, and `train` leaves the other groups
+out of the mixture. `train` goes on where it stopped, and so would `attention-apps train speech_recognition --data
+RUN/train.tsv --validation RUN/validation.tsv`. `export` writes the preset, RUN/preset, in half precision.
 """
 
 import argparse
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import dataset
@@ -100,7 +101,8 @@ def _synthesise(count: int, folder: Path, threads: int) -> list[Sequence[str]]:
 
 
 def _write(path: Path, rows: list[Sequence[str]]) -> None:
-    lines = ["\t".join(row) for row in [COLUMNS, *rows]]
+    # A tab or the end of a line inside of a transcript would end its field.
+    lines = ["\t".join([audio, *(" ".join(text.split()) for text in texts)]) for audio, *texts in [COLUMNS, *rows]]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     groups = sorted({row[-1] for row in rows})
     counts = ", ".join(f"{sum(row[-1] == group for row in rows):,} {group}" for group in groups)
@@ -113,6 +115,7 @@ def train(options: argparse.Namespace) -> None:
     from attention_apps.training.config import read_config
 
     config, output = read_config(RecognizerConfig, options.config, options.set), options.output
+    config = _with_groups_of(output / "train.tsv", config)
     recognizer = _preset(options.start).with_config(config) if options.start else SpeechRecognizer(config)
     recognizer.fit(
         output / "train.tsv",
@@ -123,6 +126,16 @@ def train(options: argparse.Namespace) -> None:
         quiet=options.quiet,
     )
     recognizer.save(output / "model")
+
+
+def _with_groups_of(manifest: Path, config):
+    """The configuration without the shares of its mixture that were not prepared."""
+    _, *rows = manifest.read_text(encoding="utf-8").splitlines()
+    groups = {row.split("\t")[-1] for row in rows}
+    missing = {share.group for share in config.mixture} - groups
+    if missing:
+        print(f"left out of the mixture, as {manifest} has none of them: {', '.join(sorted(missing))}")
+    return replace(config, mixture=tuple(share for share in config.mixture if share.group in groups))
 
 
 def evaluate(options: argparse.Namespace) -> None:

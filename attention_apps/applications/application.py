@@ -225,7 +225,7 @@ class Application:
         """Writes a text for each source of a manifest and measures them against the manifest's own."""
         self._check_trained()
         report = self._data_check().run({"data": self.manifest(data, columns)}, quiet=quiet)
-        if report.skipped and not quiet:
+        if (report.skipped or report.counts["unknown"]) and not quiet:
             print(report.to_text(), file=sys.stderr)
         rows = list(report.good_rows(self.manifest(data, columns)))
         with tempfile.TemporaryDirectory() as temporary:
@@ -296,7 +296,7 @@ class Application:
         for number, batch in enumerate(track(batches.batches(0), "Writing texts", console=console, **shown)):
             rows = batches.rows(0, number)
             result = self._search(batch["source"], options)
-            written = self._example_texts(result, batch["source"], examples, rows)
+            written = self._example_texts(result, batch["source"], examples, rows, options)
             for row, best in zip(rows, written, strict=True):
                 texts[row] = best[0]
         return texts
@@ -433,7 +433,12 @@ class Application:
         raise NotImplementedError
 
     def _example_texts(
-        self, result: DecodingResult, source: Mapping[str, tf.Tensor], examples: Any, rows: Sequence[int]
+        self,
+        result: DecodingResult,
+        source: Mapping[str, tf.Tensor],
+        examples: Any,
+        rows: Sequence[int],
+        options: DecodingOptions | None,
     ) -> list[list[str]]:
         """As `_texts`, for the examples numbered `rows`."""
         return self._texts(result, source)

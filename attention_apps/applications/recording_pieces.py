@@ -1,7 +1,7 @@
 """Recordings as pieces that a recognizer can listen to in batches."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from attention_apps.preprocessing.pauses import cut_at_pauses, is_silent
 
 # Seconds of a batch when padded to its longest piece.
 BATCH_SECONDS = 160.0
+# Pieces that are looked at together, to make batches of such as are alike in length.
+_GROUP = 64
 # Nothing that is shorter holds a word.
 SHORTEST_SECONDS = 0.1
 # What says its own sample rate.
@@ -54,6 +56,22 @@ def cut_into_pieces(recording: Any, sample_rate: float | None, max_seconds: floa
         yield Piece(recording, True, error=str(error))
     else:
         yield Piece(recording, True, *waiting)
+
+
+def group_pieces(pieces: Iterable[Piece], max_seconds: float) -> Iterator[list[Piece]]:
+    """Pieces that are heard before any is answered for; in the middle of a recording, no more than fill a batch.
+
+    Those of a long recording are alike in length anyway, and whoever waits for it wants to know how far it is.
+    """
+    batch = max(1, int(BATCH_SECONDS / max_seconds))
+    group: list[Piece] = []
+    for piece in pieces:
+        group.append(piece)
+        if len(group) >= (_GROUP if piece.is_last else batch):
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def batch_pieces(pieces: Sequence[Piece]) -> Iterator[list[int]]:

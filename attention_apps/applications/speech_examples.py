@@ -21,13 +21,16 @@ from attention_apps.training.manifest import Row
 _LARGEST = 32767
 _NOISE_SECONDS = (0.3, 4.0)
 _NOISE_SEED = 7
+# Noise in bursts: how long the loud and the soft stretches last, and how long it takes from one to the other.
+_STRETCH_SECONDS = (0.05, 0.6)
+_RAMP_SECONDS = (0.005, 0.1)
 
 
 class SpeechExamples:
     """One example for each row: what is heard and what was said.
 
     Recordings are read once and kept as 16-bit samples in a cache on disk. In training there are also recordings of
-    noise, numbered after the rows, in which nothing is said.
+    noise, numbered after the rows, in which nothing is said: half of them are steady, half come in bursts.
 
     Args:
         rows: rows of a manifest, with `audio` and `transcript`, and perhaps `group`.
@@ -127,13 +130,25 @@ class SpeechExamples:
     def _noise(self, index):
         random = np.random.default_rng([_NOISE_SEED, index])
         noise = coloured_noise(round(self.lengths[index] * SAMPLE_RATE), random.uniform(0, 2), random)
-        return _to_int16(noise * np.float32(10 ** random.uniform(-3, -1)))
+        noise *= np.float32(10 ** random.uniform(-3, -1))
+        return _to_int16(noise * _bursts(len(noise), random) if index % 2 else noise)
 
 
 def waveform_features(waveform: np.ndarray, options: LogMelOptions) -> np.ndarray:
     """Log-mel features `(time, mels)` of one recording, by the code that the exported graph has."""
     samples = tf.constant(waveform[np.newaxis])
     return log_mel(samples, tf.constant([len(waveform)]), options)[0][0].numpy()
+
+
+def _bursts(size, random):
+    """An envelope `(size,)` that is in turn 1 and soft: steady noise alone would leave bursts to be heard as words."""
+    seconds = size / SAMPLE_RATE
+    count = 2 + int(seconds / (_STRETCH_SECONDS[0] + _RAMP_SECONDS[0]))
+    edges = np.cumsum(random.uniform(*zip(_STRETCH_SECONDS, _RAMP_SECONDS, strict=True), (count, 2)))
+    soft = 10 ** random.uniform(-5, -0.5)  # in 16 bits, about half of these are silence
+    levels = np.resize([1, soft, soft, 1], 2 * count)  # before and after each ramp
+    time = np.arange(size) / SAMPLE_RATE + random.uniform(0, _STRETCH_SECONDS[1])
+    return np.interp(time, edges, levels).astype(np.float32)
 
 
 def _source(features):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from attention_apps.applications.application import Application, share_of_unknow
 from attention_apps.applications.heard_letters import HeardLetters
 from attention_apps.applications.listening_progress import ListeningProgress
 from attention_apps.applications.recognizer_config import RecognizerConfig, TranscriptionOptions
-from attention_apps.applications.recording_pieces import batch_pieces, cut_into_pieces
+from attention_apps.applications.recording_pieces import batch_pieces, cut_into_pieces, group_pieces
 from attention_apps.applications.speech_examples import SpeechExamples, waveform_features
 from attention_apps.applications.transcript import Transcript, TranscriptPart
 from attention_apps.applications.transcript_graph import TranscriptGraph
@@ -35,8 +35,6 @@ from attention_apps.training.datasets import Batches
 LANGUAGE_MODEL = "language_model.txt"
 # How many frames of the features make one of the listener.
 REDUCTION = 4
-# Pieces of recordings that are looked at together, to make batches of such as are alike in length.
-_PIECES = 64
 
 
 class SpeechRecognizer(Application):
@@ -72,7 +70,7 @@ class SpeechRecognizer(Application):
         """Transcribes one recording, or each of a list: paths, the bytes of files, or arrays with `sample_rate`.
 
         A single recording that cannot be read raises an error; in a list it gets a transcript with its `error`. A long
-        one has a progress bar on a terminal, unless `quiet`.
+        one has a progress bar on stderr where that is a terminal, unless `quiet`.
 
         Returns:
             A `Transcript`, or a list of them in the order of the recordings.
@@ -99,15 +97,16 @@ class SpeechRecognizer(Application):
         parts: list[TranscriptPart] = []
         with ListeningProgress(quiet) as progress:
             for piece, part in self._heard_pieces(pieces, options):
-                if piece.error is not None:
-                    parts = []
-                    yield Transcript.failed(piece.source, piece.error)
+                if not piece.is_last:
+                    parts.append(part)
+                    progress.update(piece.source, part.end)
                     continue
-                parts.append(part)
-                progress.update(piece.source, part.end, piece.is_last)
-                if piece.is_last:
-                    yield Transcript(parts, self._frame_seconds, source=piece.source)
-                    parts = []
+                progress.end()
+                if piece.error is not None:
+                    yield Transcript.failed(piece.source, piece.error)
+                else:
+                    yield Transcript([*parts, part], self._frame_seconds, source=piece.source)
+                parts = []
 
     def fit_language_model(self, texts: Iterable[str], order: int = 6) -> None:
         """Makes a letter model from texts, which a search with a `language_model_weight` listens to.
@@ -127,7 +126,7 @@ class SpeechRecognizer(Application):
 
     def _heard_pieces(self, pieces, options):
         """Each piece with its part, batches being made of pieces that are alike in length."""
-        while group := list(islice(pieces, _PIECES)):
+        for group in group_pieces(pieces, self.config.max_seconds):
             yield from zip(group, self._transcribe_pieces(group, options), strict=True)
 
     def _transcribe_pieces(self, pieces, options):
@@ -332,9 +331,9 @@ class SpeechRecognizer(Application):
             for hypotheses in result.token_ids.numpy()
         ]
 
-    def _example_texts(self, result, source, examples, rows):
-        texts, least = self._texts(result, source), self.config.decoding.min_confidence
-        believed = [heard.confidence >= least for heard in self._explain(source, result)]
+    def _example_texts(self, result, source, examples, rows, options):
+        texts, options = self._texts(result, source), self.config.decoding if options is None else options
+        believed = [heard.confidence >= options.min_confidence for heard in self._explain(source, result)]
         return [row if is_believed else ["", *row[1:]] for row, is_believed in zip(texts, believed, strict=True)]
 
     def _metrics(self, texts, references, sources) -> dict[str, MetricResult]:

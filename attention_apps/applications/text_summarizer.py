@@ -231,7 +231,7 @@ class TextSummarizer(Application):
     def _signatures(self, options):
         return summary_signatures(self, options)
 
-    def _example_texts(self, result, source, examples, rows):
+    def _example_texts(self, result, source, examples, rows, options):
         texts = self._way.texts(result.token_ids, source, examples.source_tokens(rows)).numpy()
         return [[text.decode() for text in row] for row in texts]
 

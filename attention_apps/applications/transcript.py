@@ -123,13 +123,13 @@ class Transcript:
         """Writes a page on which each word shows when it was said."""
         write_speech(self._alignments(), path)
 
-    def to_srt(self, first_number: int = 1) -> str:
+    def to_srt(self) -> str:
         """Subtitles in the SubRip format, each of some words that follow one another without a long pause."""
         lines = _subtitles(self.words)
         return "\n".join(
             f"{number}\n{_srt_time(words[0].start)} --> {_srt_time(words[-1].end)}\n"
             f"{' '.join(word.word for word in words)}\n"
-            for number, words in enumerate(lines, first_number)
+            for number, words in enumerate(lines, 1)
         )
 
     def _alignments(self):

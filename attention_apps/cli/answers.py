@@ -59,6 +59,7 @@ class AnswerCommand:
         names: what `read` is given, one name for each answer, where that is not one for each input.
         note: what the user should know of a result next to its text; told on stderr, or `None`.
         lines: what is printed of a result in place of its text, or `None`.
+        arguments: further arguments of `method`, by name.
     """
 
     task: str
@@ -72,6 +73,7 @@ class AnswerCommand:
     names: Callable[[argparse.Namespace], Iterable[str]] = lambda options: options.inputs
     note: Callable[[Any], str | None] = lambda result: None
     lines: Callable[[Any, argparse.Namespace], Iterable[str] | None] = lambda result, options: None
+    arguments: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda options: {}
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -97,7 +99,7 @@ class AnswerCommand:
         import_tensorflow_quietly()
         application = load_preset(application_class(self.task), options.preset)
         decoding = search_options(application.config.decoding, options, self.decoding(options))
-        answers = self._answers(application, self.names(options), decoding)
+        answers = self._answers(application, self.names(options), decoding, **self.arguments(options))
         failures = 0
         with only_python_on_stderr(), closing(_with_progress(answers, len(names), options.quiet)) as shown:
             for answer in shown:
@@ -108,7 +110,7 @@ class AnswerCommand:
                         one.write(answer)
         return 1 if failures else 0
 
-    def _answers(self, application: Any, names: Iterable[str], decoding: Any) -> Iterator[Answer]:
+    def _answers(self, application: Any, names: Iterable[str], decoding: Any, **arguments: Any) -> Iterator[Answer]:
         """An answer for each input in its order; the application takes sources as it needs them."""
         waiting: deque[Answer] = deque()
 
@@ -122,7 +124,7 @@ class AnswerCommand:
                     waiting.append(Answer(name))
                     yield source
 
-        for result in getattr(application, self.method)(sources(), decoding):
+        for result in getattr(application, self.method)(sources(), decoding, **arguments):
             while waiting[0].error is not None:
                 yield waiting.popleft()
             yield replace(waiting.popleft(), result=result, error=result.error)

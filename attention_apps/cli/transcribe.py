@@ -1,6 +1,7 @@
 """Writes down what is said in each recording and, where asked to, when."""
 
 import argparse
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,6 +48,8 @@ COMMAND = AnswerCommand(
         "seconds": transcript.seconds,
     },
     lines=_lines,
+    # Several recordings, told elsewhere than on the terminal, have a bar of their own.
+    arguments=lambda options: {"quiet": options.quiet or (len(options.inputs) > 1 and not sys.stdout.isatty())},
 )
 add_arguments = COMMAND.add_arguments
 

@@ -91,12 +91,18 @@ def audio_blocks(audio: Audio, sample_rate: float | None = None, block_seconds: 
 
 
 def audio_seconds(path: str | os.PathLike) -> float:
-    """The duration that a file says it has; an error as from `read_audio` if its beginning cannot be decoded."""
+    """How long a file lasts, all of it decoded, in bounded memory: it raises where `read_audio` would."""
     name = _name(path)
     with _open(path, name) as file:
-        rate, frames = _check_rate(file.samplerate, name), file.frames
-        next(_not_empty(_check_samples(_decode(file, name), rate, name), name))
-    return frames / rate
+        rate = _check_rate(file.samplerate, name)
+        pieces = _not_empty(_check_samples(_decode(file, name), rate, name), name)
+        return sum(map(len, pieces)) / rate
+
+
+def header_seconds(path: str | os.PathLike) -> float:
+    """How long a file says it lasts, none of it decoded."""
+    with _open(path, _name(path)) as file:
+        return file.frames / file.samplerate
 
 
 def _name(audio: Audio) -> str:

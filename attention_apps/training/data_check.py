@@ -29,7 +29,8 @@ class DataCheck:
         probe: takes the path of a source, gives its length (seconds, frames) or `None`, and raises an
             exception that says what is wrong where it cannot be decoded. Called from several threads.
         tokenize: a text to its tokens, for lengths and unknown ones.
-        vocabulary: the known tokens.
+        vocabulary: the known tokens; where unknown ones are listed and there is none yet, the tokens of the first
+            manifest, from which it will be made.
         max_source_length, max_target_length: a row beyond them is skipped.
         list_unknown: whether a row with an unknown token is a problem, as it is where tokens are letters.
         reject: takes a row and the length of its source, gives the reason why it cannot be used, or `None`.
@@ -56,8 +57,9 @@ class DataCheck:
         report = DataReport()
         unknown: Counter[str] = Counter()
         earlier: dict[str, Mapping[int, int]] = {}
+        vocabulary = self.vocabulary
         for name, manifest in manifests.items():
-            one = _ManifestCheck(self, manifest, report, unknown, earlier)
+            one = _ManifestCheck(self, manifest, report, unknown, earlier, vocabulary)
             console = Console(stderr=True)
             hidden = quiet or not console.is_terminal
             rows = track(one.good_rows(), f"Checking {name}", console=console, transient=True, disable=hidden)
@@ -66,6 +68,8 @@ class DataCheck:
             report.lengths[name] = {key: Histogram.of(values) for key, values in one.lengths.items() if values}
             report.unknown_rate[name] = one.unknown_rates()
             earlier[name] = one.sources
+            if vocabulary is None and self.list_unknown:
+                vocabulary = one.seen_tokens
         report.unknown_tokens = unknown.most_common(_LISTED_TOKENS)
         _stop_if_bad(report, strict, manifests)
         return report
@@ -102,12 +106,15 @@ class _ManifestCheck:
         report: DataReport,
         unknown: Counter[str],
         earlier: Mapping[str, Mapping[int, int]],
+        vocabulary: Container[str] | None,
     ):
         self.check = check
         self.manifest = manifest
         self.report = report
         self.unknown = unknown
         self.earlier = earlier
+        self.vocabulary = vocabulary
+        self.seen_tokens: set[str] = set()  # kept only where there is no vocabulary to list unknown ones by
         self.count = 0
         self.sources: dict[int, int] = {}  # the line in which each first came
         self.pairs: dict[int, int] = {}
@@ -132,7 +139,7 @@ class _ManifestCheck:
             yield row
 
     def unknown_rates(self) -> dict[str, float]:
-        if self.check.vocabulary is None:
+        if self.vocabulary is None:
             return {}
         return {column: unknown / total for column, (unknown, total) in self.tokens.items() if total}
 
@@ -202,10 +209,11 @@ class _ManifestCheck:
                     self._report(row, "leak", f"the source is also in {name} (line {sources[digest]})")
 
     def _find_unknown(self, row: Row, column: str, tokens: Sequence[str]) -> None:
-        vocabulary = self.check.vocabulary
-        if vocabulary is None:
+        if self.vocabulary is None:
+            if self.check.list_unknown:
+                self.seen_tokens.update(tokens)
             return
-        unknown = [token for token in tokens if token not in vocabulary]
+        unknown = [token for token in tokens if token not in self.vocabulary]
         self.tokens[column][0] += len(unknown)
         self.tokens[column][1] += len(tokens)
         self.unknown.update(unknown)

@@ -16,7 +16,8 @@ from attention_apps.training.text_lines import Problem
 
 # A row with one of these stays in the data; with any other problem it is skipped.
 KEPT_KINDS = frozenset({"duplicate", "leak", "unknown"})
-# All problems are counted; these many of each kind are listed in the report and shown on the terminal.
+# All problems are counted; these many of each kind are listed in the report and shown on the terminal. Of rows with
+# unknown tokens all are listed: they are used, and nothing else says which they are.
 MAX_LISTED, MAX_SHOWN = 20, 5
 _BINS, _BAR_WIDTH = 10, 40
 
@@ -59,7 +60,7 @@ class DataReport:
     Attributes:
         rows: the rows that could be read as such.
         used: those that are left for training.
-        problems: the first of each kind, with file and line.
+        problems: the first of each kind, and all rows with unknown tokens, with file and line.
         counts: all problems by kind.
         lengths: a histogram for each of the two columns.
         unknown_rate: the share of the tokens that are not in the vocabulary, for each column of text.
@@ -77,7 +78,7 @@ class DataReport:
 
     def add(self, problem: Problem) -> None:
         self.counts[problem.kind] += 1
-        if self.counts[problem.kind] <= MAX_LISTED:
+        if self.counts[problem.kind] <= MAX_LISTED or problem.kind == "unknown":
             self.problems.append(problem)
         if problem.kind not in KEPT_KINDS:
             self._skipped.setdefault(problem.file, set()).add(problem.line)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from attention_apps.applications.recording_pieces import Piece, batch_pieces, cut_into_pieces
+from attention_apps.applications.recording_pieces import Piece, batch_pieces, cut_into_pieces, group_pieces
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 from tests.applications.recognizers import say, wav_bytes
 
@@ -38,6 +38,12 @@ def test_damage_after_a_while_is_the_last_piece():
     assert len(pieces) > 5
     assert "not finite" in pieces[-1].error
     assert all(piece.error is None for piece in pieces[:-1])
+
+
+def test_short_recordings_are_looked_at_together_and_a_long_one_batch_by_batch():
+    short, long = (Piece("a", is_last, 0.0, np.zeros(9, np.float32)) for is_last in (True, False))
+    groups = group_pieces(iter([*[short] * 70, *[long] * 20, short, short]), max_seconds=12.0)
+    assert [len(group) for group in groups] == [64, 13, 13, 2]
 
 
 def test_batches_are_of_pieces_alike_in_length_and_bounded():

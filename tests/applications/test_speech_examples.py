@@ -96,6 +96,19 @@ def test_noise_is_numbered_after_the_rows_and_says_nothing(folder):
     assert examples.augment(noise, random(), 0)["tokens"].tolist() == [START, END]
 
 
+def test_half_of_the_noise_comes_in_bursts(folder):
+    count, block = 30, SAMPLE_RATE // 50
+    examples = make_examples(folder, training=True, augmentation={"noise_alone": count})
+    bursts = []
+    for index in range(COUNT, COUNT + count):
+        waveform = examples[index]["waveform"].astype(float)
+        np.testing.assert_array_equal(waveform, examples[index]["waveform"])
+        loudness = waveform[: len(waveform) // block * block].reshape(-1, block).std(axis=1)
+        loud, soft = np.percentile(loudness, [90, 10])
+        bursts.append(loud > 3 * soft)
+    assert count / 3 <= sum(bursts) <= count / 2
+
+
 def test_an_epoch_is_what_the_mixture_says(folder):
     mixture = [
         {"group": "even", "first_epoch": 0},

@@ -1,11 +1,17 @@
 """The recognizer with a model that has learned little: what it takes, what it gives back, how it is kept."""
 
+import io
+import sys
+import tracemalloc
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from attention_apps.applications import listening_progress, recording_pieces
+from attention_apps.applications.listening_progress import ListeningProgress
 from attention_apps.applications.recognizer_config import TranscriptionOptions
 from attention_apps.applications.speech_recognizer import SpeechRecognizer
 from attention_apps.preprocessing.audio import SAMPLE_RATE
@@ -156,6 +162,78 @@ def test_a_long_recording_is_cut_at_its_pauses_and_joined_with_the_right_times(r
     assert transcript.attention.shape == (len(transcript.tokens), 300)
 
 
+def test_a_part_of_a_long_recording_is_that_stretch_alone_at_its_time(recognizer):
+    long = np.concatenate([say(text, seed=number) for number, text in enumerate(["AB", "C", "BCA", "CC A", "B"] * 2)])
+    parts = recognizer.transcribe(long, sample_rate=SAMPLE_RATE).parts
+    assert len(parts) > 2
+    for part in parts:
+        stretch = long[round(part.start * SAMPLE_RATE) : round(part.end * SAMPLE_RATE)]
+        alone = recognizer.transcribe(stretch, sample_rate=SAMPLE_RATE)
+        assert [word.word for word in part.words] == [word.word for word in alone.words]
+        for word, same in zip(part.words, alone.words, strict=True):
+            assert word[1:3] == pytest.approx([part.start + same.start, part.start + same.end], abs=1e-6)
+
+
+def test_a_long_recording_is_never_in_memory_as_a_whole(recognizer, monkeypatch):
+    count, block = 90, np.zeros(30 * SAMPLE_RATE, np.float32)
+    monkeypatch.setattr(recording_pieces, "audio_blocks", lambda *_: (block.copy() for _ in range(count)))
+    tracemalloc.start()
+    try:
+        transcript = recognizer.transcribe("long.wav")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert transcript.seconds == pytest.approx(30 * count)
+    assert most < 0.25 * count * block.nbytes
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What is written to a terminal that shows stdout and stderr."""
+    written = io.StringIO()
+    monkeypatch.setattr(listening_progress, "Console", lambda stderr: Console(file=written, force_terminal=True))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    return written
+
+
+def test_the_bar_of_a_long_recording_is_gone_when_its_transcript_is_there(recognizer, terminal):
+    long = np.tile(say("ABC"), 8)
+    erased = "\x1b[1A\x1b[2K"
+    for number, _ in enumerate(recognizer.transcripts([long, SPEECH, long], sample_rate=SAMPLE_RATE)):
+        assert terminal.getvalue().endswith(erased)
+        assert terminal.getvalue().count(erased) == (1, 1, 2)[number]
+    before = terminal.getvalue()
+    recognizer.transcribe(long, sample_rate=SAMPLE_RATE, quiet=True)
+    assert terminal.getvalue() == before
+
+
+def test_the_bar_moves_after_each_batch(recognizer, monkeypatch):
+    monkeypatch.setattr(recording_pieces, "BATCH_SECONDS", 2 * recognizer.config.max_seconds)
+    hear, events = recognizer._transcribe_batch, []
+    monkeypatch.setattr(recognizer, "_transcribe_batch", lambda *given: events.append("batch") or hear(*given))
+    monkeypatch.setattr(ListeningProgress, "update", lambda self, source, seconds: events.append("update"))
+    recognizer.transcribe(np.tile(say("ABC"), 16), sample_rate=SAMPLE_RATE)
+    assert events[:6] == ["batch", "update", "update"] * 2
+
+
+def test_after_a_recording_that_fails_the_next_has_a_bar_of_its_own_length(recognizer, terminal, monkeypatch, tmp_path):
+    broken = np.tile(say("ABC"), 36)
+    broken[-SAMPLE_RATE] = np.nan
+    for name, waveform in (("broken.wav", broken), ("long.wav", np.tile(say("CAB"), 8))):
+        (tmp_path / name).write_bytes(wav_bytes(waveform, subtype="FLOAT"))
+    add_task, totals = listening_progress.Progress.add_task, []
+
+    def add(self, description, total):
+        totals.append(total)
+        return add_task(self, description, total=total)
+
+    monkeypatch.setattr(listening_progress.Progress, "add_task", add)
+    failed, fine = recognizer.transcribe([tmp_path / "broken.wav", tmp_path / "long.wav"])
+    assert "not finite" in failed.error
+    assert fine.error is None
+    assert totals == [36.0, 8.0]
+
+
 def test_more_recordings_than_are_looked_at_together_come_back_in_order(recognizer):
     recordings = [say("ABC"[: 1 + number % 3], letter_seconds=0.1, seed=number) for number in range(70)]
     texts = [transcript.text for transcript in recognizer.transcripts(iter(recordings), sample_rate=SAMPLE_RATE)]
@@ -178,12 +256,17 @@ def test_ctc_has_a_part_in_the_score(recognizer):
     )
 
 
-def test_another_attention_goes_in_by_one_line(recognizer):
-    config = make_config(decoding=GREEDY)
-    decoder = replace(config.decoder, attention=replace(config.decoder.attention, kind="multi_head", units=8))
+@pytest.mark.parametrize("front_end", ["convolutional", "pyramidal"])
+@pytest.mark.parametrize("kind", ["additive", "multi_head"])
+def test_another_attention_and_another_front_end_go_in_by_one_line_each(recognizer, kind, front_end):
+    filters = {"convolutional": 3, "pyramidal": 64}[front_end]
+    encoder = {"units": 10, "num_layers": 1, "front_end": front_end, "filters": filters}
+    config = make_config(decoding=GREEDY, encoder=encoder)
+    decoder = replace(config.decoder, attention=replace(config.decoder.attention, kind=kind, units=8))
     other = SpeechRecognizer(replace(config, decoder=decoder), recognizer.vocabulary)
     transcript = other.transcribe(SPEECH, sample_rate=SAMPLE_RATE)
     assert transcript.attention.shape == (len(transcript.tokens), 30)
+    assert [word.word for word in transcript.words] == transcript.text.split()
 
 
 def test_a_language_model_has_a_part_in_the_score_and_is_saved(tmp_path):
@@ -210,6 +293,52 @@ def test_it_learns_from_a_manifest_is_saved_loaded_and_measured(tmp_path):
     assert evaluation.references[0][0].isupper()
     assert evaluation.metrics["wer"].score == pytest.approx(history.best)
     assert evaluation.metrics["cer"].score == pytest.approx(history.validations[-1]["cer"])
+
+
+def test_a_language_model_is_learned_along_with_the_rest_and_kept(tmp_path):
+    recognizer = SpeechRecognizer(
+        make_config(decoding=GREEDY, decoder=SMALL_DECODER, language_model_order=3, training={"epochs": 1})
+    )
+    recognizer.fit(write_corpus(tmp_path / "data", 5), output=tmp_path / "run", quiet=True)
+    assert recognizer.language_model.vocabulary_size == len(recognizer.vocabulary)
+    recognizer.save(tmp_path / "model")
+    again = SpeechRecognizer.load(tmp_path / "model")
+    assert again.language_model.to_text() == recognizer.language_model.to_text()
+
+
+def test_a_recording_with_a_bad_sample_late_in_it_is_named_and_the_others_are_learned_from(tmp_path, capsys):
+    manifest = write_corpus(tmp_path / "data", 5)
+    waveform = np.tile(say("ABC"), 3)
+    waveform[-7] = np.nan
+    (tmp_path / "data" / "late.wav").write_bytes(wav_bytes(waveform, subtype="FLOAT"))
+    manifest.write_text(manifest.read_text() + "late.wav\tABC\teven\n")
+    recognizer = SpeechRecognizer(make_config(decoding=GREEDY, decoder=SMALL_DECODER, training={"epochs": 1}))
+    (history,) = recognizer.fit(manifest, output=tmp_path / "run")
+    assert history.steps > 0
+    told = capsys.readouterr().err
+    assert "corpus.tsv, line 7" in told
+    assert "late.wav has samples that are not finite numbers, the first at 3.00 s" in told
+
+
+def test_rows_with_letters_that_are_not_learned_are_named_in_training_and_evaluation(tmp_path, capsys):
+    manifest = write_corpus(tmp_path / "data", 5)
+    validation = tmp_path / "data" / "validation.tsv"
+    validation.write_text("audio\ttranscript\n0.wav\tAB\n1.wav\tBÜ\n")
+    recognizer = SpeechRecognizer(make_config(decoding=GREEDY, decoder=SMALL_DECODER, training={"epochs": 1}))
+    problem = f"unknown: {validation}, line 3: `transcript` has tokens that are not in the vocabulary: Ü"
+    (listed,) = [one for one in recognizer.check_data(manifest, validation).problems if one.kind == "unknown"]
+    assert problem == f"unknown: {listed}"
+    capsys.readouterr()
+    recognizer.fit(manifest, validation, output=tmp_path / "run")
+    assert problem in capsys.readouterr().err
+    recognizer.evaluate(validation)
+    assert problem in capsys.readouterr().err
+
+
+def test_an_evaluation_believes_what_its_options_say(tmp_path, recognizer, strict_options):
+    manifest = write_corpus(tmp_path, 3)
+    assert any(recognizer.evaluate(manifest, quiet=True).texts)
+    assert recognizer.evaluate(manifest, options=strict_options, quiet=True).texts == ["", "", ""]
 
 
 def test_it_learns_from_its_error_rate(tmp_path):

@@ -2,8 +2,10 @@
 
 import io
 import json
+import re
 import sys
 
+import numpy as np
 import pytest
 
 from attention_apps.cli import answers, main
@@ -76,6 +78,26 @@ def test_standard_input_is_read_as_a_file_is(run, monkeypatch):
 
 def test_what_it_is_not_sure_of_is_left_out(run):
     assert run("a.wav", "--min-confidence", "0.99") == (0, [""], "")
+
+
+@pytest.fixture
+def long_recording(tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes rich believe in a terminal
+    (tmp_path / "long.wav").write_bytes(wav_bytes(np.tile(say("ABC"), 9)))
+
+
+def test_a_long_recording_has_a_bar_on_a_terminal_unless_it_should_be_quiet(run, long_recording, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, lines, told = run("long.wav", "a.wav")
+    assert (code, len(lines)) == (0, 2)
+    assert re.search(r"\d s", told)
+    assert run("long.wav", "a.wav", "--quiet") == (0, lines, "")
+
+
+def test_several_recordings_whose_texts_go_elsewhere_have_one_bar(run, long_recording):
+    _, _, told = run("long.wav", "a.wav")
+    assert "2/2" in told
+    assert not re.search(r"\d s", told)
 
 
 def test_pictures_and_pages_are_written(run, tmp_path):

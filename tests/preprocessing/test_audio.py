@@ -5,7 +5,7 @@ import pytest
 import soundfile
 import soxr
 
-from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_blocks, audio_seconds, read_audio
+from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_blocks, audio_seconds, header_seconds, read_audio
 
 RATE, SECONDS = 22_050, 1.3
 LOSSLESS = [("WAV", "PCM_U8"), ("WAV", "PCM_16"), ("WAV", "PCM_24"), ("WAV", "PCM_32"), ("WAV", "FLOAT")]
@@ -33,7 +33,7 @@ def test_files_are_read_by_their_contents_at_16_khz(form, subtype, tmp_path):
         samples = read_audio(source)
         assert samples.dtype == np.float32
         np.testing.assert_allclose(samples, expected, atol=0.01 if subtype == "PCM_U8" else 2e-4)
-    assert audio_seconds(path) == pytest.approx(SECONDS)
+    assert audio_seconds(path) == header_seconds(path) == pytest.approx(SECONDS)
 
 
 @pytest.mark.parametrize(("form", "subtype"), LOSSY)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from attention_apps.applications.recognizer_config import RecognizerConfig
+from attention_apps.applications.speech_recognizer import SpeechRecognizer
 from attention_apps.training.config import read_config
 from tests.applications.recognizers import say, wav_bytes
+from tests.recipes.speech_recipe import load
 
 RECIPE = Path(__file__).parents[2] / "apps" / "speech_recognition"
 
@@ -53,6 +55,29 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     assert (output / "preset" / "SHA256SUMS").is_file()
     config = json.loads((output / "preset" / "config.json").read_text())["config"]
     assert config["ctc"]["alone_epochs"] == 0
+
+
+@pytest.mark.slow
+def test_groups_that_were_not_prepared_are_left_out_of_the_mixture(tmp_path):
+    corpus = write_corpus(tmp_path / "speech", [("AB C", "train_nodev"), ("B", "train_nodev"), ("AC", "train_dev")])
+    config, output = tmp_path / "mixture.toml", tmp_path / "run"
+    mixture = 'mixture = [{ group = "speech" }, { group = "digits", count = 3 }, { group = "strings" }]\n'
+    config.write_text(mixture + (RECIPE / "tiny.toml").read_text())
+    for step, further in (("prepare", ["--data", corpus]), ("train", ["--config", config])):
+        command = [sys.executable, RECIPE / "run.py", step, "--output", output, "--quiet", *further]
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "left out of the mixture" in told
+    assert "digits, strings" in told
+    config = json.loads((output / "model" / "config.json").read_text())["config"]
+    assert [share["group"] for share in config["mixture"]] == ["speech"]
+
+
+def test_a_manifest_has_one_line_for_a_transcript_of_several(tmp_path):
+    path = tmp_path / "train.tsv"
+    load("run")._write(path, [("my  folder/a.wav", "GO\tON \n\u2028NOW", "ann", "speech")])
+    (row,) = SpeechRecognizer().manifest(path).rows()
+    assert row["audio"].endswith("my  folder/a.wav")
+    assert (row["transcript"], row["group"]) == ("GO ON NOW", "speech")
 
 
 def test_the_configurations_are_valid():

@@ -155,6 +155,18 @@ def test_rows_with_unknown_letters_are_listed_where_asked(tmp_path):
     assert report.unknown_rate == {"training": {"transcript": 3 / 7}}
 
 
+def test_without_a_vocabulary_the_letters_of_the_first_data_are_the_known_ones(tmp_path):
+    (tmp_path / "a.wav").write_text("1")
+    manifests = {"training": recordings(tmp_path, ("a.wav", "YES"))}
+    (tmp_path / "held_out").mkdir()
+    (tmp_path / "held_out" / "a.wav").write_text("1")
+    manifests["validation"] = recordings(tmp_path / "held_out", ("a.wav", "SEY"), ("a.wav", "NEY"))
+    check = DataCheck("audio", "transcript", tokenize=list, list_unknown=True)
+    report = check.run(manifests, quiet=True)
+    assert found(report) == [("unknown", 3, "`transcript` has tokens that are not in the vocabulary: N")]
+    assert report.unknown_rate == {"training": {}, "validation": {"transcript": 1 / 6}}
+
+
 def test_the_application_may_reject_rows(tmp_path):
     def reject(row, length):
         return "there are fewer frames than letters" if length < len(row["transcript"]) else None

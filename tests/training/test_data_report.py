@@ -51,6 +51,14 @@ def test_all_problems_are_counted_and_some_listed(report):
     assert report.skipped == 30  # the leak is used
 
 
+def test_rows_with_unknown_tokens_are_all_listed_and_some_shown():
+    report = DataReport(rows={"training": 50}, used={"training": 50})
+    for line in range(2, 50):
+        report.add(Problem("unknown", Path("a.csv"), line, "`transcript` has tokens that are not in the vocabulary: ?"))
+    assert [problem["line"] for problem in report.to_dict()["problems"]] == [*range(2, 50)]
+    assert "unknown: … and 43 more" in report.to_text()
+
+
 def test_the_text_says_what_was_found(report):
     text = report.to_text()
     for part in ("1,234", "1,200", "caption 1.23%", "length of `caption`, median 2, mean 1.667"):
