@@ -243,8 +243,7 @@ class Application:
         def reward(token_ids: list[list[int]], rows: list[int]) -> np.ndarray:
             return score(self._sampled_texts(token_ids, examples, rows), [references[row] for row in rows])
 
-        options = self._search_options(None)
-        return RewardedSampling(reward, options.max_length, options.banned_tokens)
+        return RewardedSampling(reward, self._search_options(None))
 
     def _show(self, report, data):
         """Says what the data check has found; of a new vocabulary, also what it lacks."""

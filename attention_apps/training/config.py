@@ -40,8 +40,9 @@ class SelfCriticalConfig:
     learning_rate: float = 5e-5
     # What is rewarded: "cider", "bleu_4", "rouge", "wer", ..., see `make_reward`; by default the application's own.
     metric: str | None = None
-    # Sampled texts of each source.
+    # Sampled texts of each source, and whether they are the best of a beam search, in place of drawn at random.
     samples: int = 5
+    from_beam: bool = False
     # What a sample must beat: the greedy text, or the mean of the source's other samples.
     baseline: Literal["greedy", "mean"] = "mean"
     temperature: float = 1.0

@@ -1,6 +1,7 @@
 """Self-critical training: the metric itself is the reward."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -26,7 +27,7 @@ _NEVER = -1e9
 class SelfCritical:
     """Makes sampled texts more likely that are better than a baseline, and the others less: -(r - b) log p(sample).
 
-    Samples are drawn in one graph, rewarded in Python, and their log-probabilities come from teacher forcing in another
+    Samples are drawn at random, or they are the best of a beam search. Either way they are drawn in one graph, rewarded in Python, and their log-probabilities come from teacher forcing in another
     graph. The baseline is the reward of the greedy text, or the mean of those of the source's other samples. With a
     temperature other than 1 samples are more, or less, varied than the model's own; log p is that of the distribution
     they were drawn from, except where words can be copied: there it is the model's own.
@@ -35,11 +36,11 @@ class SelfCritical:
         model: a `Seq2Seq`.
         reward: `reward(hypotheses, examples)`, one figure for each hypothesis, more is better. A hypothesis is a list
             of token ids without start and end; beside it stands the index of its example among the training data.
-        max_length: of a sample, the end token included.
-        banned_tokens: ids that are never sampled, next to padding and start.
+        options: of the application's own search. At random, samples have its `max_length` and `banned_tokens`.
 
     Reference:
-        Rennie et al. 2017, equations 10 to 13; Luo 2020 for the mean of the other samples.
+        Rennie et al. 2017, equations 10 to 13; Luo 2020 for the mean of the other samples; Cornia et al. 2020, "Meshed-
+        Memory Transformer", section 3.3, for those of a beam search.
     """
 
     def __init__(
@@ -47,8 +48,7 @@ class SelfCritical:
         model: keras.Model,
         config: SelfCriticalConfig,
         reward: Reward,
-        max_length: int,
-        banned_tokens: Sequence[int] = (),
+        options: DecodingOptions,
         seed: int = 0,
     ):
         estimator = getattr(getattr(model.decoder, "attention", None), "estimator", "straight_through")
@@ -61,12 +61,7 @@ class SelfCritical:
         self.config = config
         self.reward = reward
         self.seed = seed
-        self.options = DecodingOptions(
-            beam_size=1,
-            max_length=max_length,
-            banned_tokens=(PADDING, START, *banned_tokens),
-            temperature=config.temperature,
-        )
+        self.options = _sampling_options(config, options)
         self.strategy = tf.distribute.get_strategy()
         self._seeds = keras.random.SeedGenerator(seed)
         self._sample_graph = tf.function(self._sample, reduce_retracing=True, autograph=False)
@@ -119,10 +114,13 @@ class SelfCritical:
         def run(source):
             memory = self.model.encode(source)
             step, state = self.model.decoder.step, self.model.decoder.init_state(memory)
-            drawn = sample(step, state, self.options, self.config.samples, seed=self._seeds).token_ids
+            if self.config.from_beam:
+                drawn = beam_search(step, state, self.options).token_ids
+            else:
+                drawn = sample(step, state, self.options, self.config.samples, seed=self._seeds).token_ids
             if self.config.baseline == "mean":
                 return drawn
-            greedy = beam_search(step, state, self.options).token_ids
+            greedy = beam_search(step, state, replace(self.options, beam_size=1, num_best=1)).token_ids
             return tf.concat([drawn, greedy], axis=1)
 
         return run_on_shards(self.strategy, run, sources)
@@ -147,6 +145,16 @@ class SelfCritical:
             return rewards[:, -1:]
         count = self.config.samples
         return (rewards.sum(axis=1, keepdims=True) - rewards) / (count - 1)
+
+
+def _sampling_options(config, options):
+    banned = (PADDING, START, *options.banned_tokens)
+    if config.from_beam:
+        size = config.samples
+        return replace(options, beam_size=size, num_best=size, banned_tokens=banned, temperature=config.temperature)
+    return DecodingOptions(
+        beam_size=1, max_length=options.max_length, banned_tokens=banned, temperature=config.temperature
+    )
 
 
 def _words(ids, end_token):

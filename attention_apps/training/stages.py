@@ -1,12 +1,12 @@
 """A whole training: cross-entropy first, then, where asked for, the metric itself."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
 import keras
 
+from attention_apps.decoding.options import DecodingOptions
 from attention_apps.training.config import SelfCriticalConfig, TrainingConfig
 from attention_apps.training.datasets import Batches
 from attention_apps.training.self_critical import Reward, SelfCritical
@@ -20,8 +20,7 @@ class RewardedSampling:
     """What the second stage needs of an application; see `SelfCritical`."""
 
     reward: Reward
-    max_length: int
-    banned_tokens: Sequence[int] = ()
+    options: DecodingOptions
 
 
 def train(
@@ -58,8 +57,7 @@ def train(
         histories.append(trainer.fit(batches, restart))
     config = second_stage(config, sum(history.seconds for history in histories))
     if config is not None:
-        sampled = rewarded.reward, rewarded.max_length, rewarded.banned_tokens
-        objective = SelfCritical(model, config.self_critical, *sampled, seed=config.seed)
+        objective = SelfCritical(model, config.self_critical, rewarded.reward, rewarded.options, config.seed)
         trainer = Trainer(model, config, folder / "self_critical", objective, validate, True, quiet)
         histories.append(trainer.fit(batches, restart))
     return histories

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_apps.decoding import DecodingOptions
 from attention_apps.training.checkpoint import CheckpointFolder
 from attention_apps.training.config import SelfCriticalConfig
 from attention_apps.training.distribution import chief_value, find_strategy, is_chief, local_shards
@@ -71,7 +72,7 @@ def train_mirrored_on_rewards(folder):
 
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         model = make_model(dropout=0.1)
-        objective = SelfCritical(model, SelfCriticalConfig(samples=3), reward, max_length=4)
+        objective = SelfCritical(model, SelfCriticalConfig(samples=3), reward, DecodingOptions(max_length=4))
         history = Trainer(model, make_config(epochs=1), folder, objective, quiet=True).fit(make_batches(batch_size=29))
         assert history.steps == 2  # the last batch has one example: a part of it has none
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_apps.decoding import DecodingOptions, beam_search
 from attention_apps.layers import AdditiveAttention, HardAttention
 from attention_apps.training.config import SelfCriticalConfig
 from attention_apps.training.self_critical import SelfCritical
@@ -24,7 +25,7 @@ def first_batch(batch_size=3):
 
 def prepared(config, reward, max_length=4):
     model = make_model()
-    objective = SelfCritical(model, config, reward, max_length)
+    objective = SelfCritical(model, config, reward, DecodingOptions(max_length=max_length))
     batch, rows = first_batch()
     (part,) = objective.prepare((batch,), [rows], (0, 0))
     return model, objective, part, rows
@@ -53,7 +54,19 @@ def test_the_reward_gets_words_and_the_examples_they_belong_to():
 def test_hard_attention_that_draws_its_positions_is_refused(estimator):
     model = make_model(attention=HardAttention(AdditiveAttention(5), estimator))
     with pytest.raises(ValueError, match="`estimator` of hard attention must be 'straight_through'"):
-        SelfCritical(model, SelfCriticalConfig(), share_of_fives, max_length=4)
+        SelfCritical(model, SelfCriticalConfig(), share_of_fives, DecodingOptions(max_length=4))
+
+
+def test_samples_may_be_the_best_of_a_beam_search():
+    model, options = make_model(), DecodingOptions(max_length=4, length_penalty=0.6, no_repeat_ngram_size=2)
+    objective = SelfCritical(model, SelfCriticalConfig(samples=3, from_beam=True), share_of_fives, options)
+    batch, rows = first_batch()
+    (part,) = objective.prepare((batch,), [rows], (0, 0))
+    memory = model.encode(batch["source"])
+    wanted = replace(options, beam_size=3, num_best=3, banned_tokens=(0, 1))
+    found = beam_search(model.decoder.step, model.decoder.init_state(memory), wanted).token_ids.numpy()
+    tokens = part["tokens"].numpy()[..., 1:]
+    np.testing.assert_array_equal(tokens, found[..., : tokens.shape[-1]])
 
 
 def test_the_baseline_is_the_mean_of_the_other_samples():
@@ -123,7 +136,7 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(baseline, temperatu
     exact = -tape.gradient(expected_reward, weight).numpy()
 
     config = SelfCriticalConfig(samples=4000, baseline=baseline, temperature=temperature)
-    objective = SelfCritical(model, config, reward, max_length=2)
+    objective = SelfCritical(model, config, reward, DecodingOptions(max_length=2))
     (part,) = objective.prepare((batch,), [np.array([0])], (0, 0))
     with tf.GradientTape() as tape:
         loss = objective.losses(part, tf.constant([0, 0]), tf.constant(0))[0]["self_critical"] / 4000
@@ -134,7 +147,7 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(baseline, temperatu
 
 
 def mean_reward(model):
-    objective = SelfCritical(model, SelfCriticalConfig(samples=50), share_of_fives, max_length=5)
+    objective = SelfCritical(model, SelfCriticalConfig(samples=50), share_of_fives, DecodingOptions(max_length=5))
     batch, _ = first_batch(batch_size=30)
     (ids,) = objective._sample_graph((batch["source"],))
     fives, lengths = (ids.numpy() == 5).sum(-1), (ids.numpy() > 2).sum(-1)
@@ -144,14 +157,16 @@ def mean_reward(model):
 def test_training_raises_the_reward(tmp_path):
     model = make_model()
     before = mean_reward(model)
-    objective = SelfCritical(model, SelfCriticalConfig(samples=4), share_of_fives, max_length=5)
+    objective = SelfCritical(model, SelfCriticalConfig(samples=4), share_of_fives, DecodingOptions(max_length=5))
     Trainer(model, make_config(epochs=8), tmp_path, objective, quiet=True).fit(make_batches())
     assert mean_reward(model) > before + 0.2
 
 
 def test_samples_depend_on_the_place_in_the_data_and_the_seed_only():
     batch, rows = first_batch()
-    objective = SelfCritical(make_model(), SelfCriticalConfig(samples=4), share_of_fives, max_length=9, seed=7)
+    objective = SelfCritical(
+        make_model(), SelfCriticalConfig(samples=4), share_of_fives, DecodingOptions(max_length=9), seed=7
+    )
     first = objective.prepare((batch,), [rows], (2, 5))[0]["tokens"].numpy()
     other = objective.prepare((batch,), [rows], (2, 6))[0]["tokens"].numpy()
     again = objective.prepare((batch,), [rows], (2, 5))[0]["tokens"].numpy()
@@ -164,7 +179,7 @@ def test_a_part_without_examples_counts_nowhere():
         raise AssertionError("there is nothing to reward")
 
     model = make_model()
-    objective = SelfCritical(model, SelfCriticalConfig(samples=2), reward, max_length=3)
+    objective = SelfCritical(model, SelfCriticalConfig(samples=2), reward, DecodingOptions(max_length=3))
     batch = {"source": {"token_ids": tf.zeros((1, 1), tf.int32)}, "tokens": tf.zeros((1, 1), tf.int32)}
     (part,) = objective.prepare((batch,), [np.array([], int)], (0, 0))
     losses, _, count = objective.losses(part, tf.constant([0, 0]), tf.constant(0))
@@ -177,7 +192,7 @@ def rewarded_config(**changes):
 
 
 def test_the_second_stage_follows_the_first_and_both_are_continued(tmp_path):
-    rewarded = RewardedSampling(share_of_fives, max_length=5)
+    rewarded = RewardedSampling(share_of_fives, DecodingOptions(max_length=5))
     model = make_model()
     histories = train(model, make_batches(), rewarded_config(), tmp_path, rewarded=rewarded, quiet=True)
     assert [history.steps for history in histories] == [4, 8]
@@ -188,7 +203,10 @@ def test_the_second_stage_follows_the_first_and_both_are_continued(tmp_path):
 
 
 def test_a_model_that_has_learned_before_goes_straight_to_the_second_stage(tmp_path):
-    config, rewarded = replace(rewarded_config(), epochs=0), RewardedSampling(share_of_fives, max_length=5)
+    config, rewarded = (
+        replace(rewarded_config(), epochs=0),
+        RewardedSampling(share_of_fives, DecodingOptions(max_length=5)),
+    )
     (history,) = train(make_model(), make_batches(), config, tmp_path, rewarded=rewarded, quiet=True)
     assert history.steps == 8
     assert not (tmp_path / "cross_entropy").exists()
@@ -202,7 +220,7 @@ def test_a_second_stage_that_makes_it_worse_changes_nothing(tmp_path):
         seen.append(weights_of(model))
         return {"metrics": {"cider": next(figures)}}
 
-    model, rewarded = make_model(), RewardedSampling(share_of_fives, max_length=5)
+    model, rewarded = make_model(), RewardedSampling(share_of_fives, DecodingOptions(max_length=5))
     first, second = train(model, make_batches(), rewarded_config(), tmp_path, validate, rewarded=rewarded, quiet=True)
     assert (first.best_step, second.best_step) == (4, 0)
     for a, b in zip(weights_of(model), seen[0], strict=True):
