@@ -27,10 +27,11 @@ _NEVER = -1e9
 class SelfCritical:
     """Makes sampled texts more likely that are better than a baseline, and the others less: -(r - b) log p(sample).
 
-    Samples are drawn at random, or they are the best of a beam search. Either way they are drawn in one graph, rewarded in Python, and their log-probabilities come from teacher forcing in another
-    graph. The baseline is the reward of the greedy text, or the mean of those of the source's other samples. With a
-    temperature other than 1 samples are more, or less, varied than the model's own; log p is that of the distribution
-    they were drawn from, except where words can be copied: there it is the model's own.
+    Samples are drawn at random, or are the best of a beam search, in one graph; they are rewarded in Python, and their
+    log-probabilities come from teacher forcing in another graph. The baseline is the reward of the greedy text, or the
+    mean of those of the source's other samples. With a temperature other than 1 samples are more, or less, varied than
+    the model's own; log p is that of the distribution they were drawn from, except where words can be copied: there it
+    is the model's own.
 
     Args:
         model: a `Seq2Seq`.
