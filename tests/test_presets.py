@@ -11,7 +11,7 @@ import pytest
 from attention_apps.applications.preset_folder import preset_names, presets_root
 from attention_apps.cli.presets import describe
 from attention_apps.cli.samples import PHOTOS, TEXTS
-from attention_apps.cli.tasks import load_application
+from attention_apps.cli.tasks import TASKS, application_class, load_application
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
 from attention_apps.preprocessing.audio_augmentation import coloured_noise
 from attention_apps.preprocessing.vocabulary import END, PADDING
@@ -23,9 +23,19 @@ def of_task(task):
     return [name for name in preset_names() if describe(presets_root() / name)["task"] == task]
 
 
-def test_the_presets_of_recognizer_and_summarizers_are_there():
-    names = {"listen_attend_spell_an4", "pointer_generator_headlines", "sentence_compression_google"}
+def test_the_presets_are_there():
+    names = {
+        "show_attend_tell_flickr8k",
+        "listen_attend_spell_an4",
+        "pointer_generator_headlines",
+        "sentence_compression_google",
+    }
     assert names <= set(preset_names())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_default_preset_of_an_application_is_there_and_of_its_task(task):
+    assert application_class(task).default_preset in of_task(task)
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -191,9 +191,12 @@ class Application:
         rows = list(report.good_rows(self.manifest(data, columns)))
         checked = None if validation is None else list(report.good_rows(self.manifest(validation, columns)))
         keras.utils.set_random_seed(self.config.training.seed)
+        known = self.vocabulary
         self._learn_words(rows)
         if not quiet:
             self._show(report, {"training": rows, "validation": checked or []})
+            if known is not None:
+                print(f"New tokens in the vocabulary: {len(self.vocabulary) - len(known):,}", file=sys.stderr)
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(output or temporary)
             caching = Path(cache or folder / "cache")

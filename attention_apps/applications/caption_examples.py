@@ -126,7 +126,7 @@ class CaptionExamples:
     def _cache_key(self):
         config, fixed = self.config.encoder, self.encoder.network.non_trainable_weights
         total = sum(float(np.abs(weight.numpy()).astype(np.float64).sum()) for weight in fixed)
-        return {
+        key = {
             "backbone": config.backbone,
             "weights": round(total, 2),
             "image_size": config.image_size,
@@ -135,3 +135,6 @@ class CaptionExamples:
             "trainable_from": config.trainable_from,
             "augmented_views": self._num_views,
         }
+        if self._num_views:  # which are mirrored or not, as the captions allow
+            key["never_mirrored"] = sorted(path for path, flips in self._flips.items() if not flips)
+        return key

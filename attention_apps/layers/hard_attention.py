@@ -130,7 +130,7 @@ class HardAttention(keras.layers.Layer):
         weights = ops.cast(weights, self.compute_dtype)
         return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
 
-    def estimator_loss(self, log_likelihood, state, training=True):
+    def estimator_loss(self, log_likelihood, state, training=True, row_mask=None):
         """The loss of the `reinforce` estimator for each row, `(batch,)`, to be added to the cross entropy.
 
         It also moves the baseline towards the mean log-likelihood. With the others there is nothing to add.
@@ -139,6 +139,7 @@ class HardAttention(keras.layers.Layer):
             log_likelihood: `(batch,)`, log p(target | sampled positions) of the whole sequence.
             state: The state after the last target position.
             training: Whether to update the baseline.
+            row_mask: Boolean `(batch,)`; rows where it is false do not count in the baseline.
         """
         log_likelihood = ops.stop_gradient(ops.cast(log_likelihood, self.variable_dtype))
         if self.estimator != "reinforce":
@@ -147,7 +148,7 @@ class HardAttention(keras.layers.Layer):
         reward = self.reward_weight * (log_likelihood - baseline)
         if training:
             momentum = self.baseline_momentum
-            self.baseline.assign(momentum * baseline + (1 - momentum) * ops.mean(log_likelihood))
+            self.baseline.assign(momentum * baseline + (1 - momentum) * _mean(log_likelihood, row_mask, baseline))
         return -(reward * state["log_prob"] + self.entropy_weight * state["entropy"])
 
     def _sampled_weights(self, probabilities, state):
@@ -192,6 +193,13 @@ class HardAttention(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "attention": keras.saving.deserialize_keras_object(config["attention"])})
+
+
+def _mean(values, mask, default):
+    """The mean of the values where the mask is true, of all without a mask; the default where there are none."""
+    counted = ops.ones_like(values) if mask is None else ops.cast(mask, values.dtype)
+    count = ops.sum(counted)
+    return ops.where(count > 0, ops.sum(values * counted) / ops.maximum(count, 1), default)
 
 
 def _in_proportion(weights):

@@ -77,6 +77,11 @@ class DecoderConfig:
             _check_size(name, getattr(self, name), 64)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: dropout={self.dropout}")
+        if self.kind == "transformer" and self.attention.hard:
+            raise ValueError(
+                "`attention.hard` must be false for a Transformer, which has attention of its own. Received: "
+                "kind='transformer', attention.hard=True"
+            )
 
     def fewest_weights(self, vocabulary_size: int) -> int:
         """How many weights the decoder has at least, known without making it."""

@@ -1,5 +1,7 @@
 """A photo as a grid of regions for attention to look at."""
 
+import re
+import sys
 from functools import partial
 
 import keras
@@ -153,9 +155,11 @@ class ImageEncoder(keras.layers.Layer):
         policy = keras.config.dtype_policy()
         keras.config.set_dtype_policy(self.dtype_policy)  # keras.applications take no dtype
         try:
-            return make(**self._application_options(None)), prepare_pixels
+            network = make(**self._application_options(None))
         finally:
             keras.config.set_dtype_policy(policy)
+        _name_by_place(network, self.backbone.lower())
+        return network, prepare_pixels
 
     def _application_options(self, weights):
         return {"weights": weights, "include_top": False, "input_shape": (self.image_size, self.image_size, 3)}
@@ -173,12 +177,34 @@ class ImageEncoder(keras.layers.Layer):
 
 def _application(name):
     """A `keras.applications` model by its name, and what prepares its pixels."""
-    for module in vars(keras.applications).values():
-        if hasattr(module, "preprocess_input") and name in vars(module):
-            return getattr(module, name), module.preprocess_input
+    make = vars(keras.applications).get(name)
+    if callable(make):
+        prepare_pixels = sys.modules[make.__module__].preprocess_input
+        return make, _prepare_efficientnet if name.startswith("EfficientNetB") else prepare_pixels
     applications = [key for key, value in vars(keras.applications).items() if callable(value)]
     choices = [*EFFICIENTNET_LITE_NAMES, *sorted(applications)]
     raise ValueError(f"`backbone` must be one of {choices}. Received: backbone={name!r}")
+
+
+def _prepare_efficientnet(pixels):
+    """What the network itself would do to pixels, had it been made with ImageNet's weights and not been given them."""
+    return 255 * keras.applications.imagenet_utils.preprocess_input(pixels, mode="torch")
+
+
+def _name_by_place(network, name):
+    """Names the network, and counts its layers without names of their own from the first one on.
+
+    Saved weights are found by these names, and Keras counts all layers that a process has made.
+    """
+    network.name = name
+    unnamed = {}
+    for layer in network.layers:
+        kind, number = re.fullmatch(r"(.+?)(?:_(\d+))?", layer.name).groups()
+        if kind.replace("_", "") == type(layer).__name__.lower():
+            unnamed.setdefault(kind, []).append((int(number or 0), layer))
+    for kind, numbered in unnamed.items():
+        for place, (_, layer) in enumerate(sorted(numbered, key=lambda pair: pair[0])):
+            layer.name = f"{kind}_{place}" if place else kind
 
 
 def _freeze_below(network, name):

@@ -32,7 +32,7 @@ def read_image(image) -> np.ndarray:
     Args:
         image: a path; the bytes of a file; a Pillow image; or an array `(height, width)` or `(height, width,
             1 to 4)` of uint8, uint16, bool, other numbers from 0 to 255, or floats from 0 to 1. An animation
-            is read as its first frame.
+            is read as its first frame. Pillow's mode "I" is of 16 bits, or of 8 where no number is above 255.
 
     Returns:
         `(height, width, 3)`, uint8.
@@ -111,8 +111,12 @@ def _from_pillow(image: PIL.Image.Image, name: str) -> np.ndarray:
 def _pillow_pixels(image: PIL.Image.Image) -> np.ndarray:
     if image.mode == "F":
         return np.asarray(image)
-    if image.mode.startswith("I"):  # 16 bits, in "I" with room to spare
-        return np.clip(np.asarray(image), 0, 65535).astype(np.uint16)
+    if image.mode.startswith("I"):  # 16 bits, in "I" with room to spare, and also for 8
+        pixels = np.asarray(image)
+        is_deep = image.mode != "I" or pixels.max(initial=0) > 255
+        return np.clip(pixels, 0, 65535).astype(np.uint16 if is_deep else np.uint8)
+    if image.mode == "La":  # which Pillow converts to "LA" only
+        image = image.convert("LA")
     return np.asarray(image.convert("RGBA" if image.has_transparency_data else "RGB"))
 
 

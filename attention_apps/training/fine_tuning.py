@@ -1,6 +1,7 @@
 """Starting from a model that was trained before: freezing parts of it, growing its vocabulary."""
 
 import fnmatch
+import re
 from collections.abc import Iterator, Sequence
 
 import keras
@@ -38,7 +39,8 @@ def weight_paths(model: keras.Model) -> list[tuple[str, keras.Variable]]:
     paths = []
     for path, layer in layer_paths(model):
         below = {id(weight) for child in _children(layer) for weight in child.weights}
-        paths += [(f"{path}/{weight.name}", weight) for weight in layer.weights if id(weight) not in below]
+        own = [weight for weight in layer.weights if id(weight) not in below]
+        paths += [(f"{path}/{_weight_name(weight, place)}", weight) for place, weight in enumerate(own)]
     return paths
 
 
@@ -64,6 +66,11 @@ def _grown(path: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     unknown = np.take(array, [UNKNOWN], axis=axes[0])
     new_words = np.repeat(unknown, shape[axes[0]] - array.shape[axes[0]], axis=axes[0])
     return np.concatenate([array, new_words], axis=axes[0])
+
+
+def _weight_name(weight: keras.Variable, place: int) -> str:
+    """Its name, or its place in the layer where it has none and Keras counts all that a process has made."""
+    return f"variable_{place}" if re.fullmatch(r"variable(_\d+)?", weight.name) else weight.name
 
 
 def _walk(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, keras.layers.Layer]]:

@@ -71,7 +71,8 @@ class TeacherForcing:
         attention = getattr(self.model.decoder, "attention", None)
         if hasattr(attention, "estimator_loss"):
             log_likelihood = -tf.reshape(tf.reduce_sum(of_tokens, axis=-1), (-1,))
-            estimates = attention.estimator_loss(log_likelihood, outputs["attention_state"])
+            is_real = tf.reshape(tf.reduce_any(targets != 0, axis=-1), (-1,))  # others fill up an example's targets
+            estimates = attention.estimator_loss(log_likelihood, outputs["attention_state"], row_mask=is_real)
             losses["hard_attention"] = tf.reduce_sum(estimates)
         return losses
 

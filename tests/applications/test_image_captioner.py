@@ -1,16 +1,18 @@
 """The captioner with an untrained model: what it takes, what it gives back, how it is kept."""
 
 import csv
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from attention_apps.applications.image_captioner import ImageCaptioner
+from attention_apps.applications.image_captioner import CaptionerConfig, ImageCaptioner, _shrink
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import AttentionConfig
 from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.training.config import read_config, to_dict
 from tests.applications.captioners import (
     PHOTO,
     WORDS,
@@ -86,6 +88,20 @@ def test_what_is_saved_is_loaded(captioner, tmp_path, half_precision):
         assert again.caption(PHOTO).text == captioner.caption(PHOTO).text
 
 
+@pytest.mark.parametrize("backbone", ["EfficientNetB0", "MobileNet"])
+def test_a_captioner_with_a_backbone_of_keras_is_loaded_and_may_change_its_image_size(backbone, tmp_path):
+    config = make_config(attention=AttentionConfig(units=6))
+    config = replace(config, encoder=replace(config.encoder, backbone=backbone))
+    captioner = ImageCaptioner(config, Vocabulary(WORDS))
+    captioner.save(tmp_path / "mine")
+    loaded = ImageCaptioner.load(tmp_path / "mine")
+    larger = captioner.with_config(replace(config, encoder=replace(config.encoder, image_size=96)))
+    assert larger.caption(PHOTO).attention.shape[1:] == (3, 3)
+    for other in (loaded, larger):
+        for ours, theirs in zip(captioner.model.weights, other.model.weights, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def test_another_task_is_refused(captioner, tmp_path, monkeypatch):
     monkeypatch.setattr(ImageCaptioner, "task", "something_else")
     captioner.save(tmp_path / "mine")
@@ -111,19 +127,30 @@ def test_a_captioner_without_a_model_says_how_to_get_one():
 
 
 @pytest.mark.parametrize(
-    "decoder",
+    "line",
     [
-        {"attention": AttentionConfig(units=6, hard=True)},
-        {"attention": AttentionConfig(kind="luong")},
-        {"attention": AttentionConfig(kind="multi_head", units=8, num_heads=2)},
-        {"attention": AttentionConfig(kind="coverage", units=6)},
-        {"kind": "transformer", "num_heads": 2, "hidden_dim": 9, "num_layers": 1},
+        "decoder.attention.hard=true",
+        "decoder.attention.kind=luong",
+        "decoder.attention.kind=multi_head",
+        "decoder.attention.kind=coverage",
+        "decoder.kind=transformer",
     ],
-    ids=lambda decoder: decoder.get("kind") or decoder["attention"].kind,
 )
-def test_another_attention_or_decoder_goes_in_by_one_line(decoder):
-    caption = ImageCaptioner(make_config(**decoder), Vocabulary(WORDS)).caption(PHOTO)
+def test_another_attention_or_decoder_goes_in_by_one_line_and_learns(line, tmp_path):
+    config = to_dict(make_config(attention=AttentionConfig(units=6), hidden_dim=9))
+    config = read_config(CaptionerConfig, config, [line, "training.max_steps=1"])
+    captioner = ImageCaptioner(config, Vocabulary(WORDS))
+    before = captioner.model.decoder.get_weights()
+    captioner.fit(write_manifest(tmp_path, [("photo.png", "a dog runs")]), quiet=True)
+    assert any((old != new).any() for old, new in zip(before, captioner.model.decoder.get_weights(), strict=True))
+    caption = captioner.caption(PHOTO)
     assert caption.attention.shape == (len(caption.tokens), 2, 2)
+
+
+def test_a_transformer_with_hard_attention_is_refused():
+    lines = ["decoder.kind=transformer", "decoder.attention.hard=true"]
+    with pytest.raises(ValueError, match=r"`attention.hard` must be false for a Transformer.*attention.hard=True"):
+        read_config(CaptionerConfig, {}, lines)
 
 
 @pytest.mark.parametrize("name", bad_photos())
@@ -155,6 +182,19 @@ def test_a_large_photo_is_kept_small_with_its_caption(captioner):
     assert caption.pixels.shape == (1024, 512, 3)
 
 
+def test_a_large_photo_is_shrunk_in_blocks_first_and_looks_the_same(monkeypatch):
+    random, factors, reduce = np.random.default_rng(0), [], Image.Image.reduce
+    photo = Image.fromarray(random.integers(0, 256, (60, 80, 3), np.uint8)).resize((4000, 3000))
+    expected = photo.resize((1024, 768), Image.Resampling.BICUBIC)
+    monkeypatch.setattr(
+        Image.Image, "reduce", lambda image, factor, box=None: factors.append(factor) or reduce(image, factor, box)
+    )
+    shrunk = _shrink(np.asarray(photo), "squash")
+    assert factors == [(3, 3)]
+    assert shrunk.shape == (768, 1024, 3)
+    assert np.abs(shrunk - np.asarray(expected, int)).max() <= 3
+
+
 def test_of_a_photo_that_is_cropped_the_part_that_was_seen_is_shown():
     cropping = ImageCaptioner(make_config(encoder={"fit": "crop"}), Vocabulary(WORDS))
     np.testing.assert_array_equal(cropping.caption(PHOTO).pixels, PHOTO[:, 10:50])
@@ -172,6 +212,17 @@ def test_a_manifest_without_a_column_is_named_with_those_it_has(captioner, tmp_p
     path = write_manifest(tmp_path, [("photo.png", "a dog")], header=("image", "title"))
     with pytest.raises(ValueError, match=r"photos\.csv has no column `caption`\. Columns found: image, title"):
         captioner.fit(path, quiet=True)
+
+
+def test_fine_tuning_says_how_many_words_are_new(captioner, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("attention_apps.applications.application.train", lambda *arguments, **options: [])
+    captioner = captioner.with_config(replace(captioner.config, min_count=2))
+    path = write_manifest(tmp_path, [("photo.png", "a tall lynx"), ("photo.png", "one lynx , tall , alone")])
+    captioner.fit(path)
+    assert "New tokens in the vocabulary: 2\n" in capsys.readouterr().err
+    assert captioner.vocabulary.tokens[-2:] == ("lynx", "tall")
+    captioner.fit(path, quiet=True)
+    assert "New tokens" not in capsys.readouterr().err
 
 
 def test_an_empty_and_an_endless_caption_are_named_with_their_lines(captioner, tmp_path):
@@ -229,6 +280,23 @@ def test_training_sees_a_photo_in_several_views(captioner, tmp_path):
     for weight in tuned.model.trainable_weights:
         weight.assign(weight + 1.0)
     assert examples._cache_key() == key  # what learns is not in the cache
+
+
+def test_views_are_made_anew_when_a_caption_forbids_to_mirror_the_photo(captioner, tmp_path):
+    def examples(text, captioner, cache="cache", training=True):
+        path = write_manifest(tmp_path, [("photo.png", text)])
+        os.utime(tmp_path / "photo.png", (0, 0))  # written again, but not another photo
+        return captioner._examples(list(captioner.manifest(path).rows()), tmp_path / cache, True, training)
+
+    viewing = captioner.with_config(replace(captioner.config, augmented_views=3))
+    free, bound = examples("a dog", viewing), examples("a left dog", viewing)
+    assert free.features.folder != bound.features.folder
+    anew = examples("a left dog", viewing, cache="other")
+    np.testing.assert_array_equal(bound.features[bound.paths[0]], anew.features[anew.paths[0]])
+    for options in ({"captioner": captioner}, {"captioner": viewing, "training": False}):
+        free, bound = examples("a dog", **options), examples("a left dog", **options)
+        assert free.features.folder == bound.features.folder
+        assert "never_mirrored" not in free._cache_key()
 
 
 def test_a_hard_captioner_starts_from_a_soft_one_is_saved_and_goes_back(captioner, tmp_path):

@@ -158,6 +158,18 @@ def test_the_estimator_loss_and_its_baseline():
     assert [variable.name for variable in layer.non_trainable_variables if variable.name == "baseline"]
 
 
+def test_rows_that_are_masked_do_not_move_the_baseline():
+    layer = HardAttention(AdditiveAttention(UNITS), baseline_momentum=0.8)
+    call(layer, *example())
+    layer.baseline.assign(-3.0)
+    state = _tensors({"inner": {}, "log_prob": np.zeros(3), "entropy": np.zeros(3)})
+    log_likelihood = ops.convert_to_tensor([-1.0, 0.0, -6.0], "float32")
+    layer.estimator_loss(log_likelihood, state, row_mask=np.array([True, False, True]))
+    assert_close(layer.baseline.value, 0.8 * -3 + 0.2 * -3.5)
+    layer.estimator_loss(log_likelihood, state, row_mask=np.zeros(3, bool))
+    assert_close(layer.baseline.value, 0.8 * -3 + 0.2 * -3.5)
+
+
 def _tensors(state):
     return {name: x if name == "inner" else ops.convert_to_tensor(x, "float32") for name, x in state.items()}
 

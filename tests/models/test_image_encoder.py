@@ -127,6 +127,23 @@ def test_a_keras_application_gets_its_own_pixels_and_weights(images, tmp_path):
     assert {weight.path.split("/")[0] for weight in encoder.trainable_weights} == {"conv_dw_13", "conv_pw_13"}
 
 
+@pytest.mark.parametrize("backbone", ["EfficientNetB0", "Xception", "MobileNetV2", "MobileNetV3Small"])
+def test_layers_of_a_keras_application_are_called_the_same_whatever_was_made_before(backbone):
+    networks = [ImageEncoder(backbone, size).network for size in (71, 96)]
+    first, second = ([layer.name for layer in network.layers] for network in networks)
+    assert first == second
+    assert len(set(first)) == len(first)
+    assert {network.name for network in networks} == {backbone.lower()}
+
+
+def test_layers_without_names_of_their_own_are_counted_as_in_a_fresh_process():
+    keras.layers.Conv2D(3, 1)
+    network = ImageEncoder("Xception", 71).network
+    unnamed = [layer.name for layer in network.layers if layer.name.startswith("conv2d")]
+    assert unnamed == ["conv2d", "conv2d_1", "conv2d_2", "conv2d_3"]
+    assert [layer.name for layer in network.layers[:3]] == ["input_layer", "block1_conv1", "block1_conv1_bn"]
+
+
 def test_errors(encoder):
     with pytest.raises(ValueError, match=r"must be one of \['efficientnet_lite0', .*'ResNet50'.*backbone='resnet7'"):
         ImageEncoder("resnet7")
@@ -145,3 +162,11 @@ def test_errors(encoder):
         fresh({"features": np.zeros((2, 9, 320))})
     with pytest.raises(ValueError, match=r"must hold `image` or `features`. Received: \['pixels'\]"):
         fresh({"pixels": np.zeros((2, 9, 320))})
+
+
+def test_efficientnet_b_sees_pixels_with_the_mean_and_the_deviation_of_imagenet():
+    encoder = ImageEncoder("EfficientNetB0", image_size=32)
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype("float32")
+    seen = keras.Model(encoder.network.input, encoder.network.get_layer("normalization").output)
+    expected = (pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    np.testing.assert_allclose(seen(encoder.prepare_pixels(pixels)), expected, atol=1e-4)

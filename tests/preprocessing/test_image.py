@@ -27,9 +27,21 @@ def encode(image, image_format, **options):
     return buffer.getvalue()
 
 
-def png_header(width, height):
-    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+def png_chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png_header(width, height, bits=8, colours=2):
+    header = struct.pack(">IIBBBBB", width, height, bits, colours, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header)
+
+
+def deep_png(array):
+    """A PNG of 16 bits with colours, which Pillow cannot write."""
+    height, width, channels = array.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in array)
+    header = png_header(width, height, bits=16, colours={3: 2, 4: 6}[channels])
+    return header + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b"")
 
 
 @pytest.mark.parametrize("image_format", ["PNG", "BMP", "TIFF", "WEBP", "PPM", "TGA", "JPEG2000", "ICO", "PCX"])
@@ -51,6 +63,11 @@ def test_pillow_images_and_arrays_are_read_as_they_are(photo):
     np.testing.assert_array_equal(read_image(photo.astype("float32")), photo)
     np.testing.assert_array_equal(read_image(photo / 255.0), photo)
     np.testing.assert_array_equal(read_image(photo > 128), np.where(photo > 128, 255, 0))
+
+
+def test_a_cmyk_tiff_is_read_as_pillow_reads_it(photo):
+    inks = PIL.Image.fromarray(255 - np.concatenate([photo, photo[..., :1]], -1), "CMYK")
+    np.testing.assert_array_equal(read_image(encode(inks, "TIFF")), np.asarray(inks.convert("RGB")))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
@@ -109,6 +126,29 @@ def test_sixteen_bits_keep_the_upper_eight(photo, image_format):
             continue
         pixels = read_image(encode(image, image_format))
         np.testing.assert_array_equal(pixels, np.repeat(photo[..., :1], 3, axis=-1))
+
+
+def test_sixteen_bits_of_colours_keep_the_upper_eight(photo):
+    deep = photo.astype(np.uint16) * 256 + 77
+    np.testing.assert_array_equal(read_image(deep_png(deep)), photo)
+    alpha = np.where(np.arange(WIDTH) < 9, 0, 65535).astype(np.uint16)
+    alpha = np.broadcast_to(alpha[:, np.newaxis], (HEIGHT, WIDTH, 1))
+    expected = np.where(alpha > 0, photo, 255)
+    np.testing.assert_array_equal(read_image(deep_png(np.concatenate([deep, alpha], -1))), expected)
+
+
+def test_numbers_of_32_bits_that_fit_into_eight_are_eight_bits(photo):
+    grey = np.repeat(photo[..., :1], 3, axis=-1)
+    image = PIL.Image.fromarray(photo[..., 0].astype(np.int32))
+    assert image.mode == "I"
+    np.testing.assert_array_equal(read_image(image), grey)
+    np.testing.assert_array_equal(read_image(encode(image, "TIFF")), grey)
+
+
+def test_grey_multiplied_by_its_alpha(photo):
+    faded = PIL.Image.fromarray(photo).convert("LA")
+    faded.putalpha(PIL.Image.fromarray(np.where(photo[..., 1] > 99, 255, 0).astype(np.uint8)))
+    np.testing.assert_array_equal(read_image(faded.convert("La")), read_image(faded))
 
 
 def test_float_tiff():

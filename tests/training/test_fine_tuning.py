@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -11,6 +12,22 @@ def test_paths_begin_with_the_part_and_not_with_names_that_keras_counts_up():
     assert paths[0] == "encoder/embedding/embeddings"
     assert "decoder/attention/query/kernel" in paths
     assert len(paths) == len(set(paths)) == len(make_model().weights)
+
+
+class Unnamed(TinyAttention):
+    """Has two weights without names."""
+
+    def build(self, query_shape, value_shape):
+        super().build(query_shape, value_shape)
+        self.scale, self.shift = self.add_weight(shape=(2,)), self.add_weight(shape=(3,))
+
+
+def test_weights_without_names_are_found_by_their_places():
+    for _ in range(2):
+        keras.Variable(np.zeros(1))
+        paths = weight_paths(make_model(attention=Unnamed(name="attention")))
+        unnamed = {path: tuple(weight.shape) for path, weight in paths if "variable" in path}
+        assert unnamed == {"decoder/attention/variable_0": (2,), "decoder/attention/variable_1": (3,)}
 
 
 def test_a_part_a_layer_and_a_weight_can_be_frozen():

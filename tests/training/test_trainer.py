@@ -249,6 +249,14 @@ def test_hard_attention_is_trained_by_its_estimator(tmp_path):
     assert float(model.decoder.attention.baseline) < 0
 
 
+def test_targets_that_are_padding_do_not_move_the_baseline_of_hard_attention():
+    model = make_model(attention=HardAttention(TinyAttention(name="inner"), baseline_momentum=0.6, seed=3))
+    source = {"token_ids": tf.constant([[5, 6, 7, 8], [4, 5, 0, 0], [6, 0, 0, 0]])}
+    tokens = tf.constant([[1, 5, 2], [1, 2, 0], [0, 0, 0]])
+    losses, _, _ = TeacherForcing(model, make_config()).losses({"source": source, "tokens": tokens}, (0, 0), 0)
+    np.testing.assert_allclose(model.decoder.attention.baseline, 0.4 * -losses["cross_entropy"] / 2, rtol=1e-5)
+
+
 def test_several_targets_of_one_source(tmp_path):
     examples = [
         {"source": example["source"], "tokens": np.stack([example["tokens"], example["tokens"]])}
