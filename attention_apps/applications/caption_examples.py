@@ -132,6 +132,7 @@ class CaptionExamples:
             "image_size": config.image_size,
             "fit": config.fit,
             "include_head": config.include_head,
+            "mirrored": config.mirrored,
             "trainable_from": config.trainable_from,
             "augmented_views": self._num_views,
         }

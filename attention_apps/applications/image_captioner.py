@@ -41,6 +41,8 @@ class ImageEncoderConfig:
     trainable_from: str | None = None
     units: int | None = None
     dropout: float = 0.0
+    # Each photo is looked at twice, the second time in a mirror; not where the backbone learns.
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         if not 32 <= self.image_size <= 1024:
@@ -177,6 +179,7 @@ class ImageCaptioner(Application):
             trainable_from=config.trainable_from,
             units=config.units,
             dropout=config.dropout,
+            mirrored=config.mirrored,
             name="encoder",
         )
         model = Seq2Seq(encoder, make_decoder(self.config.decoder, len(self.vocabulary)))

@@ -33,6 +33,8 @@ class ImageEncoder(keras.layers.Layer):
             what is below through the input of that layer alone.
         units: size of a linear projection of each region; none by default.
         dropout: fraction of the features dropped in training.
+        mirrored: whether features are the mean of those of the photo and of its mirror image, mirrored back; for a
+            backbone that does not learn.
 
     Call arguments:
         source: a dict of `image` `(batch, image_size, image_size, 3)`, pixels of 0 to 255, or of `features`
@@ -57,15 +59,22 @@ class ImageEncoder(keras.layers.Layer):
         trainable_from=None,
         units=None,
         dropout=0.0,
+        mirrored=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if mirrored and trainable_from is not None:
+            raise ValueError(
+                "`mirrored` must be false where the backbone learns. Received: mirrored=True, "
+                f"trainable_from={trainable_from!r}"
+            )
         self.backbone = backbone
         self.image_size = image_size
         self.include_head = include_head
         self.trainable_from = trainable_from
         self.units = units
         self.dropout = dropout
+        self.mirrored = mirrored
         self.network, self.prepare_pixels = self._make_network()
         first = _freeze_below(self.network, trainable_from)
         self._frozen_part, self._learning_part, self._cut_shape = _cut(self.network, first, trainable_from)
@@ -111,7 +120,13 @@ class ImageEncoder(keras.layers.Layer):
     def extract(self, images):
         """What the frozen part of the backbone makes of images, `(batch, *feature_shape)`: to be computed once."""
         pixels = self.prepare_pixels(ops.cast(images, "float32"))
-        return ops.reshape(self._frozen_part(pixels), (-1, *self.feature_shape))
+        if self.mirrored:
+            both = self._frozen_part(ops.concatenate([pixels, ops.flip(pixels, axis=2)]))
+            features, mirrored = ops.split(both, 2)
+            features = (features + ops.flip(mirrored, axis=2)) / 2
+        else:
+            features = self._frozen_part(pixels)
+        return ops.reshape(features, (-1, *self.feature_shape))
 
     def _learn_from(self, features):
         """The grid `(batch, regions, channels)`."""
@@ -143,6 +158,7 @@ class ImageEncoder(keras.layers.Layer):
             "trainable_from": self.trainable_from,
             "units": self.units,
             "dropout": self.dropout,
+            "mirrored": self.mirrored,
         }
 
     def _make_network(self):

@@ -170,3 +170,23 @@ def test_efficientnet_b_sees_pixels_with_the_mean_and_the_deviation_of_imagenet(
     seen = keras.Model(encoder.network.input, encoder.network.get_layer("normalization").output)
     expected = (pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     np.testing.assert_allclose(seen(encoder.prepare_pixels(pixels)), expected, atol=1e-4)
+
+
+def test_mirrored_features_are_those_of_the_photo_and_of_its_mirror_image():
+    keras.utils.set_random_seed(2)
+    plain = ImageEncoder("efficientnet_lite0", image_size=64)
+    mirrored = ImageEncoder("efficientnet_lite0", image_size=64, mirrored=True)
+    mirrored.network.set_weights(plain.network.get_weights())
+    photos = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3)).astype("uint8")
+    grid = (3, *plain.grid_shape, plain.channels)
+    as_it_is, in_mirror = (ops.convert_to_numpy(plain.extract(x)).reshape(grid) for x in (photos, photos[:, :, ::-1]))
+    expected = (as_it_is + in_mirror[:, :, ::-1]) / 2
+    largest = expected.max()  # next to nothing, with random weights
+    found = ops.convert_to_numpy(mirrored.extract(photos)).reshape(grid)
+    np.testing.assert_allclose(found / largest, expected / largest, atol=1e-4)
+    assert np.abs(as_it_is - expected).max() > 0.1 * largest
+
+
+def test_a_backbone_that_learns_looks_in_no_mirror():
+    with pytest.raises(ValueError, match="`mirrored` must be false where the backbone learns"):
+        ImageEncoder("efficientnet_lite0", image_size=64, trainable_from="head", mirrored=True)

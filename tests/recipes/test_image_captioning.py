@@ -142,6 +142,7 @@ def test_what_is_set_holds_for_every_stage(stages):
         ('[[stages]]\nname = "../a"\n', "`stages` must have names"),
         ('[[stages]]\nname = "a"\n[stages.encoder]\nunit = 3\n', "encoder.unit"),
         ('[[stages]]\nname = "a"\n[search]\nbeams = [3]\n', "`search` must have lists"),
+        ('[[stages]]\nname = "a"\n[inference]\nsize = 3\n', "`inference` must have some of"),
         ('[[stages]]\nname = "a"\n[search]\nbeam_size = 3\n', "`search` must have lists"),
         ("[[stages\n", "not valid TOML"),
     ],
@@ -198,6 +199,8 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     assert text.count(json.dumps(ladder[0])) >= 2  # found done the second time
     assert len((output / "written.jsonl").read_text().splitlines()) == 3
     assert (output / "preset" / "SHA256SUMS").is_file()
+    config = json.loads((output / "model" / "config.json").read_text())["config"]
+    assert (config["encoder"]["image_size"], config["encoder"]["mirrored"]) == (96, True)
     config = json.loads((hard / "model" / "config.json").read_text())["config"]
     assert config["decoder"]["attention"]["hard"] is True
     assert config["encoder"]["trainable_from"] is None
