@@ -49,7 +49,7 @@ def train(options: argparse.Namespace) -> None:
         print(json.dumps(ladder[-1]))
         if is_best:
             best, best_score = folder / "model", scores[METRIC]
-    captioner, rows = _choose_search(_load(best), recipe, options)
+    captioner, rows = _choose_search(_load(best), recipe.search, options)
     _write_json(options.output / "ladder.json", ladder + rows)
     captioner.save(options.output / "model")
 
@@ -109,10 +109,10 @@ def _train_stage(stage, folder, start, options):
     _write_json(folder / "scores.json", _measure(captioner, options))
 
 
-def _choose_search(captioner, recipe, options):
-    """The captioner as it is used, with the settings of the search that are best on dev, and its row of the ladder."""
+def _choose_search(captioner, search, options):
+    """The captioner with the settings of the search that are best on dev, and its row of the ladder."""
     # The backbone learns no more, so that its features are computed once for all settings.
-    encoder, search = replace(captioner.config.encoder, trainable_from=None, **recipe.inference), recipe.search
+    encoder = replace(captioner.config.encoder, trainable_from=None)
     captioner = captioner.with_config(replace(captioner.config, encoder=encoder, augmented_views=0))
     if not search:
         return captioner, []

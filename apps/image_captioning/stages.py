@@ -1,8 +1,7 @@
 """A recipe: a configuration, the stages of its training, and the settings of the search to choose from.
 
-A recipe is the TOML of a captioner with three more parts: `[[stages]]`, each with a `name` and what it changes in the
-configuration; `[inference]`, fields of `[encoder]` that change once all is trained; and `[search]`, lists of values for
-fields of `[decoding]`.
+A recipe is the TOML of a captioner with two more parts: `[[stages]]`, each with a `name` and what it changes in the
+configuration, and `[search]`, lists of values for fields of `[decoding]`.
 """
 
 import dataclasses
@@ -25,10 +24,9 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The stages in their order, the encoder's changes after them, and values for fields of the search."""
+    """The stages in their order, and for each field of the search that is to be chosen its values."""
 
     stages: tuple[Stage, ...]
-    inference: dict[str, Any]
     search: dict[str, list[Any]]
 
 
@@ -41,7 +39,6 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: is not valid TOML: {error}") from None
     tables, search = content.pop("stages", []), content.pop("search", {})
-    inference = content.pop("inference", {})
     names = [table.pop("name", "") for table in tables]
     if not names or len(set(names)) != len(names) or not all(name.isidentifier() for name in names):
         raise ValueError(f"{path}: `stages` must have names of letters, each its own. Received: {names}")
@@ -52,14 +49,10 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         ]
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    config = stages[0].config
-    known = {field.name for field in dataclasses.fields(config.encoder)}
-    if not set(inference) <= known:
-        raise ValueError(f"{path}: `inference` must have some of {', '.join(sorted(known))}")
-    known = {field.name for field in dataclasses.fields(config.decoding)}
+    known = {field.name for field in dataclasses.fields(stages[0].config.decoding)}
     if not set(search) <= known or not all(isinstance(values, list) and values for values in search.values()):
         raise ValueError(f"{path}: `search` must have lists of values for some of {', '.join(sorted(known))}")
-    return Recipe(tuple(stages), inference, search)
+    return Recipe(tuple(stages), search)
 
 
 def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class CaptionExamples:
             return {"source": {"image": pixels.numpy()}, "tokens": tokens}
         views = self.features[path]
         view = random.integers(len(views))
-        if view == _MIRRORED and not self._flips[path]:
+        if view == _MIRRORED and not self.encoder.mirrored and not self._flips[path]:
             view = 0
         return {"source": {"features": views[view]}, "tokens": tokens}
 
@@ -106,7 +106,10 @@ class CaptionExamples:
         return tokens
 
     def _compute_features(self, paths):
-        """`(2 + views, positions, channels)` for each photo: as it is, mirrored, and augmented."""
+        """`(2 + views, positions, channels)` for each photo: as it is, mirrored, and augmented.
+
+        Where the features themselves are those of the photo and its mirror image, there is no second one to keep.
+        """
         squares = [square for path in paths for square in self._squares(path)]
         features = self._extract(tf.stack(squares)).numpy().astype(np.float16)
         return np.split(features, len(paths))
@@ -115,7 +118,7 @@ class CaptionExamples:
         size, fit = self.config.encoder.image_size, self.config.encoder.fit
         photo = tf.constant(read_image(path))
         square = resize_image(photo, size, fit)
-        yield from (square, tf.reverse(square, [1]))
+        yield from (square,) if self.encoder.mirrored else (square, tf.reverse(square, [1]))
         for view in range(self._num_views):
             yield augment_image(photo, (zlib.crc32(path.encode()), view), size, self._flips[path])
 

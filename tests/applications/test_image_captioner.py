@@ -282,6 +282,16 @@ def test_training_sees_a_photo_in_several_views(captioner, tmp_path):
     assert examples._cache_key() == key  # what learns is not in the cache
 
 
+def test_a_photo_that_is_looked_at_in_a_mirror_as_well_is_kept_once(captioner, tmp_path):
+    config = replace(captioner.config, encoder=replace(captioner.config.encoder, mirrored=True))
+    mirrored = captioner.with_config(config)
+    rows = list(mirrored.manifest(write_manifest(tmp_path, [("photo.png", "a dog on the left")])).rows())
+    examples = mirrored._examples(rows, tmp_path / "cache", quiet=True, training=True)
+    assert examples.features[examples.paths[0]].shape == (1, *mirrored.model.encoder.feature_shape)
+    example = examples.augment(examples[0], np.random.default_rng(0), 0)
+    np.testing.assert_array_equal(example["source"]["features"], examples[0]["source"]["features"])
+
+
 def test_views_are_made_anew_when_a_caption_forbids_to_mirror_the_photo(captioner, tmp_path):
     def examples(text, captioner, cache="cache", training=True):
         path = write_manifest(tmp_path, [("photo.png", text)])
