@@ -148,6 +148,10 @@ NOISES = {
     "white": lambda size, random: coloured_noise(size, 0.0, random),
     "pink": lambda size, random: coloured_noise(size, 1.0, random),
     "brown": lambda size, random: coloured_noise(size, 2.0, random),
+    "bursts": lambda size, random: (
+        coloured_noise(size, 1.0, random)
+        * (np.sin(2 * np.pi * 1.7 * np.arange(size) / SAMPLE_RATE + random.uniform(0, 6)) > 0)
+    ),
 }
 
 

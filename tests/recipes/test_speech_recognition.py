@@ -86,8 +86,9 @@ def test_the_configurations_are_valid():
     assert read_config(RecognizerConfig, RECIPE / "tiny.toml").training.epochs == 2
 
 
-def test_what_is_trained_further_is_the_same_model():
-    first, further = (read_config(RecognizerConfig, RECIPE / name) for name in ("config.toml", "further.toml"))
+@pytest.mark.parametrize("name", ["further.toml", "voices.toml"])
+def test_what_is_trained_further_is_the_same_model(name):
+    first, further = (read_config(RecognizerConfig, RECIPE / file) for file in ("config.toml", name))
     assert replace(further.encoder, dropout=0.1) == first.encoder
     assert replace(further.decoder, dropout=0.1) == first.decoder
     assert further.features == first.features
