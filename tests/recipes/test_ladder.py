@@ -53,7 +53,8 @@ def test_every_rung_of_the_recognizer_has_a_config_and_a_row_in_the_card():
     assert all(f"| {name} |" in card for name in configs)
     first, last = configs["attention only"], configs["+ joint decoding"]
     assert (first.ctc.weight, first.augmentation.waveform.speed_probability, first.decoding.ctc_weight) == (0, 0, 0)
-    assert (last.ctc.weight, last.augmentation.waveform.speed_probability, last.decoding.ctc_weight) == (0.5, 1, 0.2)
+    assert (last.ctc.weight, last.augmentation.waveform.speed_probability, last.decoding.ctc_weight) == (0.5, 1, 0.3)
+    assert (len(first.augmentation.tempos), len(last.augmentation.tempos)) == (1, 9)
     assert [part.group for part in last.mixture] == ["speech", "strings", "digits", "synthetic"]
 
 
