@@ -3,7 +3,7 @@
 python run.py prepare  --data CORPUS --output RUN
 python run.py train    --output RUN [--config config.toml] [--start PRESET] [--set training.batch_size=16] [--restart]
 python run.py evaluate --output RUN [--split test] [--set decoding.beam_size=8]
-python run.py export   --output RUN
+python run.py export   --output RUN [--set encoder.mirrored=false]
 
 `prepare` reads a corpus in any layout that dataset.py knows. `train` goes through the stages of the configuration and
 goes on where it stopped; each stage starts from the best one before it, by CIDEr on dev, and RUN/ladder.json has the
@@ -55,12 +55,7 @@ def train(options: argparse.Namespace) -> None:
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    from attention_apps.training.config import read_config, to_dict
-
-    captioner = _load(options.output / "model")
-    if options.set:
-        captioner.config = read_config(type(captioner.config), to_dict(captioner.config), options.set)
-    evaluation = captioner.evaluate(
+    evaluation = _load_trained(options).evaluate(
         _manifest(options, options.split), cache=options.output / "cache", quiet=options.quiet
     )
     print(json.dumps({name: round(result.score, 4) for name, result in evaluation.metrics.items()}))
@@ -72,7 +67,7 @@ def evaluate(options: argparse.Namespace) -> None:
 
 def export(options: argparse.Namespace) -> None:
     card = options.card.read_text(encoding="utf-8")
-    _load(options.output / "model").save(options.output / "preset", card=card, half_precision=True)
+    _load_trained(options).save(options.output / "preset", card=card, half_precision=True)
     print(f"{options.output / 'preset'}")
 
 
@@ -143,6 +138,14 @@ def _load(preset):
     from attention_apps import ImageCaptioner
 
     return ImageCaptioner.load(preset) if Path(preset).is_dir() else ImageCaptioner.from_preset(str(preset))
+
+
+def _load_trained(options):
+    """What `train` has saved, under the settings of `--set`."""
+    from attention_apps.training.config import read_config, to_dict
+
+    captioner = _load(options.output / "model")
+    return captioner.with_config(read_config(type(captioner.config), to_dict(captioner.config), options.set))
 
 
 def _read_json(path):

@@ -184,8 +184,8 @@ def test_every_step_of_the_recipe_runs(tmp_path):
         ["prepare", "--data", corpus, "--output", output],
         ["train", "--output", output, *tiny],
         ["train", "--output", output, *tiny],
-        ["evaluate", "--output", output, "--set", "decoding.beam_size=3", "--quiet"],
-        ["export", "--output", output],
+        ["evaluate", "--output", output, "--set", "encoder.mirrored=false", "--quiet"],
+        ["export", "--output", output, "--set", "decoding.beam_size=3"],
         ["prepare", "--data", corpus, "--output", hard],
         ["train", "--output", hard, "--config", tmp_path / "hard.toml", "--start", output / "preset", "--quiet"],
     )
@@ -198,6 +198,7 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     assert text.count(json.dumps(ladder[0])) >= 2  # found done the second time
     assert len((output / "written.jsonl").read_text().splitlines()) == 3
     assert (output / "preset" / "SHA256SUMS").is_file()
+    assert json.loads((output / "preset" / "config.json").read_text())["config"]["decoding"]["beam_size"] == 3
     config = json.loads((output / "stages" / "self_critical" / "model" / "config.json").read_text())["config"]
     assert (config["encoder"]["image_size"], config["encoder"]["mirrored"]) == (96, True)
     config = json.loads((hard / "model" / "config.json").read_text())["config"]

@@ -86,7 +86,7 @@ def test_the_configurations_are_valid():
     assert read_config(RecognizerConfig, RECIPE / "tiny.toml").training.epochs == 2
 
 
-@pytest.mark.parametrize("name", ["further.toml", "voices.toml"])
+@pytest.mark.parametrize("name", ["further.toml", "voices.toml", "fine_tuning.toml"])
 def test_what_is_trained_further_is_the_same_model(name):
     first, further = (read_config(RecognizerConfig, RECIPE / file) for file in ("config.toml", name))
     assert replace(further.encoder, dropout=0.1) == first.encoder
