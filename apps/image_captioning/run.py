@@ -145,6 +145,8 @@ def _load_trained(options):
     from attention_apps.training.config import read_config, to_dict
 
     captioner = _load(options.output / "model")
+    if not options.set:
+        return captioner
     return captioner.with_config(read_config(type(captioner.config), to_dict(captioner.config), options.set))
 
 

@@ -187,9 +187,9 @@ def _load(options):
     from attention_apps.training.config import read_config, to_dict
 
     recognizer = SpeechRecognizer.load(options.output / "model")
-    if options.set:
-        recognizer.config = read_config(type(recognizer.config), to_dict(recognizer.config), options.set)
-    return recognizer
+    if not options.set:
+        return recognizer
+    return recognizer.with_config(read_config(type(recognizer.config), to_dict(recognizer.config), options.set))
 
 
 def _preset(name):

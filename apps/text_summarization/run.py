@@ -70,9 +70,9 @@ def _load(options):
     from attention_apps.training.config import read_config, to_dict
 
     summarizer = TextSummarizer.load(options.output / "model")
-    if options.set:
-        summarizer.config = read_config(type(summarizer.config), to_dict(summarizer.config), options.set)
-    return summarizer
+    if not options.set:
+        return summarizer
+    return summarizer.with_config(read_config(type(summarizer.config), to_dict(summarizer.config), options.set))
 
 
 def main() -> None:
