@@ -41,6 +41,8 @@ class ImageEncoderConfig:
     trainable_from: str | None = None
     units: int | None = None
     dropout: float = 0.0
+    # The share of the regions that training hides from attention.
+    region_dropout: float = 0.0
     # Each photo is looked at twice, the second time in a mirror; not where the backbone learns.
     mirrored: bool = False
 
@@ -179,6 +181,7 @@ class ImageCaptioner(Application):
             trainable_from=config.trainable_from,
             units=config.units,
             dropout=config.dropout,
+            region_dropout=config.region_dropout,
             mirrored=config.mirrored,
             name="encoder",
         )

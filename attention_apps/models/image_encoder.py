@@ -33,6 +33,7 @@ class ImageEncoder(keras.layers.Layer):
             what is below through the input of that layer alone.
         units: size of a linear projection of each region; none by default.
         dropout: fraction of the features dropped in training.
+        region_dropout: fraction of the regions that are hidden from attention in training.
         mirrored: whether features are the mean of those of the photo and of its mirror image, mirrored back; for a
             backbone that does not learn.
 
@@ -41,7 +42,8 @@ class ImageEncoder(keras.layers.Layer):
             `(batch, *feature_shape)`, what `extract` returned for them.
 
     Returns:
-        A dict: `values` `(batch, regions, units or channels)`, row by row; `mask` `(batch, regions)`, all true.
+        A dict: `values` `(batch, regions, units or channels)`, row by row; `mask` `(batch, regions)`, false for regions
+        that are hidden.
 
     Example:
         encoder = ImageEncoder("efficientnet_lite2", image_size=256)
@@ -59,6 +61,7 @@ class ImageEncoder(keras.layers.Layer):
         trainable_from=None,
         units=None,
         dropout=0.0,
+        region_dropout=0.0,
         mirrored=False,
         **kwargs,
     ):
@@ -74,11 +77,13 @@ class ImageEncoder(keras.layers.Layer):
         self.trainable_from = trainable_from
         self.units = units
         self.dropout = dropout
+        self.region_dropout = region_dropout
         self.mirrored = mirrored
         self.network, self.prepare_pixels = self._make_network()
         first = _freeze_below(self.network, trainable_from)
         self._frozen_part, self._learning_part, self._cut_shape = _cut(self.network, first, trainable_from)
         self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.region_dropout_layer = keras.layers.Dropout(region_dropout, dtype=self.dtype_policy)
         if units is not None:
             self.projection = keras.layers.Dense(units, dtype=self.dtype_policy, name="projection")
 
@@ -107,7 +112,8 @@ class ImageEncoder(keras.layers.Layer):
         features = source["features"] if "features" in source else self.extract(source["image"])
         values = self.dropout_layer(self._learn_from(features), training=training)  # (B, S, C)
         values = values if self.units is None else self.projection(values)  # (B, S, D)
-        return {"values": values, "mask": ops.ones(ops.shape(values)[:2], dtype="bool")}
+        regions = self.region_dropout_layer(ops.ones(ops.shape(values)[:2], values.dtype), training=training)  # (B, S)
+        return {"values": values, "mask": regions > 0}
 
     def compute_output_shape(self, source_shape):
         batch = next(iter(source_shape.values()))[0]
@@ -158,6 +164,7 @@ class ImageEncoder(keras.layers.Layer):
             "trainable_from": self.trainable_from,
             "units": self.units,
             "dropout": self.dropout,
+            "region_dropout": self.region_dropout,
             "mirrored": self.mirrored,
         }
 

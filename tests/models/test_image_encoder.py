@@ -67,6 +67,18 @@ def test_without_a_projection_the_features_are_the_memory(images):
     assert not encoder.trainable_weights
 
 
+def test_training_hides_some_regions_from_attention():
+    encoder = ImageEncoder("efficientnet_lite0", SIZE, region_dropout=0.3)
+    features = np.ones((400, REGIONS, 1280), "float16")
+    assert ops.convert_to_numpy(encoder({"features": features}, training=False)["mask"]).all()
+    memory = encoder({"features": features}, training=True)
+    seen = ops.convert_to_numpy(memory["mask"])
+    assert seen.dtype == bool
+    np.testing.assert_allclose(seen.mean(), 0.7, atol=0.04)
+    assert (seen != seen[:1]).any()
+    np.testing.assert_array_equal(memory["values"], features)
+
+
 def test_only_the_top_is_trained_and_never_batch_normalisation(encoder, images):
     names = {weight.path for weight in encoder.trainable_weights}
     assert {name.rpartition("/")[2] for name in names} == {"kernel", "bias"}
@@ -92,7 +104,7 @@ def test_gradients_reach_the_top_of_the_backbone(encoder, images):
 
 
 def test_the_configuration_is_complete_and_a_saved_model_answers_alike(encoder, images, tmp_path):
-    arguments = {"backbone", "image_size", "include_head", "trainable_from", "units", "dropout"}
+    arguments = {"backbone", "image_size", "include_head", "trainable_from", "units", "dropout", "region_dropout"}
     assert arguments <= set(encoder.get_config())
     inputs = {"image": keras.Input((SIZE, SIZE, 3), name="image")}
     model = keras.Model(inputs, encoder(inputs)["values"])
