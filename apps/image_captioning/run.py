@@ -6,9 +6,9 @@ python run.py evaluate --output RUN [--split test] [--set decoding.beam_size=8]
 python run.py export   --output RUN [--set encoder.mirrored=false]
 
 `prepare` reads a corpus in any layout that dataset.py knows. `train` goes through the stages of the configuration and
-goes on where it stopped; each stage starts from the best one before it, by CIDEr on dev, and RUN/ladder.json has the
-score of each. `--start` begins with the weights of a preset: hard.toml with those of a soft captioner. `export` writes
-the preset, RUN/preset, in half precision.
+goes on where it stopped; each stage starts from the best one before it, by CIDEr on dev, or from the one that its
+`start` names, and RUN/ladder.json has the score of each. `--start` begins with the weights of a preset: hard.toml with
+those of a soft captioner. `export` writes the preset, RUN/preset, in half precision.
 """
 
 import argparse
@@ -42,7 +42,8 @@ def train(options: argparse.Namespace) -> None:
     for stage in recipe.stages:
         folder = options.output / "stages" / stage.name
         if options.restart or not _is_done(stage, folder):
-            _train_stage(stage, folder, best, options)
+            start = options.output / "stages" / stage.start / "model" if stage.start else best
+            _train_stage(stage, folder, start, options)
         scores = _read_json(folder / "scores.json")
         is_best = scores[METRIC] > best_score
         ladder.append({"stage": stage.name, **scores, "kept": is_best})

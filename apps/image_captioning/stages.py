@@ -1,7 +1,8 @@
 """A recipe: a configuration, the stages of its training, and the settings of the search to choose from.
 
-A recipe is the TOML of a captioner with two more parts: `[[stages]]`, each with a `name` and what it changes in the
-configuration, and `[search]`, lists of values for fields of `[decoding]`.
+A recipe is the TOML of a captioner with two more parts: `[[stages]]`, each with a `name`, what it changes in the
+configuration, and perhaps a `start`, the stage to go on from; and `[search]`, lists of values for fields of
+`[decoding]`.
 """
 
 import dataclasses
@@ -16,10 +17,11 @@ from attention_apps.training.config import read_config
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """One training, which starts from the best of those before."""
+    """One training, which starts from the stage `start`, by default from the best of those before."""
 
     name: str
     config: CaptionerConfig
+    start: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +44,14 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     names = [table.pop("name", "") for table in tables]
     if not names or len(set(names)) != len(names) or not all(name.isidentifier() for name in names):
         raise ValueError(f"{path}: `stages` must have names of letters, each its own. Received: {names}")
+    starts = [table.pop("start", None) for table in tables]
+    for place, start in enumerate(starts):
+        if start is not None and start not in names[:place]:
+            raise ValueError(f"{path}: `start` must name a stage before. Received: {start!r} in {names[place]!r}")
     try:
         stages = [
-            Stage(name, read_config(CaptionerConfig, _merge(content, table), overrides))
-            for name, table in zip(names, tables, strict=True)
+            Stage(name, read_config(CaptionerConfig, _merge(content, table), overrides), start)
+            for name, start, table in zip(names, starts, tables, strict=True)
         ]
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -21,9 +21,9 @@ def augment_image(
     seed: tf.Tensor,
     size: int,
     may_flip: tf.Tensor | bool = True,
-    smallest_area: float = 0.6,
+    smallest_area: float = 0.5,
     largest_stretch: float = 1.33,
-    jitter: float = 0.3,
+    jitter: float = 0.4,
 ) -> tf.Tensor:
     """Cuts, resizes, mirrors and recolours a photo at random, as a pure function of its seed; graph code.
 

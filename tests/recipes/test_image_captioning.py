@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,9 +123,9 @@ def test_the_recipes_are_valid(stages, name):
 
 
 def test_a_stage_changes_what_it_names_and_nothing_else(stages):
-    first, second, *_, last = (stage.config for stage in stages.read_recipe(RECIPE / "config.toml").stages)
+    first, second, *_, larger = (stage.config for stage in stages.read_recipe(RECIPE / "config.toml").stages)
     assert (first.encoder.trainable_from, second.encoder.trainable_from) == (None, "block15")
-    assert (first.encoder.image_size, second.encoder.image_size, last.encoder.image_size) == (256, 256, 320)
+    assert (first.encoder.image_size, second.encoder.image_size, larger.encoder.image_size) == (256, 256, 288)
     assert first.encoder.units == second.encoder.units
     assert first.decoder == second.decoder
 
@@ -141,6 +142,7 @@ def test_what_is_set_holds_for_every_stage(stages):
         ('[[stages]]\nname = "a"\n[[stages]]\nname = "a"\n', "`stages` must have names"),
         ('[[stages]]\nname = "../a"\n', "`stages` must have names"),
         ('[[stages]]\nname = "a"\n[stages.encoder]\nunit = 3\n', "encoder.unit"),
+        ('[[stages]]\nname = "a"\nstart = "a"\n', "`start` must name a stage before"),
         ('[[stages]]\nname = "a"\n[search]\nbeams = [3]\n', "`search` must have lists"),
         ('[[stages]]\nname = "a"\n[search]\nbeam_size = 3\n', "`search` must have lists"),
         ("[[stages\n", "not valid TOML"),
@@ -150,6 +152,34 @@ def test_a_wrong_recipe_is_named(stages, tmp_path, text, message):
     write(tmp_path / "recipe.toml", text)
     with pytest.raises(ValueError, match=rf"recipe\.toml.*{message}"):
         stages.read_recipe(tmp_path / "recipe.toml")
+
+
+def test_a_stage_starts_from_the_best_before_it_or_from_the_one_it_names(dataset, stages, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "dataset", dataset)
+    monkeypatch.setitem(sys.modules, "stages", stages)
+    program = load("run")
+    scores, starts, saved = {"a": 0.5, "b": 0.3, "c": 0.4, "d": 0.6}, {}, []
+
+    def train_stage(stage, folder, start, options):
+        starts[stage.name] = start
+        write(folder / "scores.json", json.dumps({"cider": scores[stage.name]}))
+
+    monkeypatch.setattr(program, "_train_stage", train_stage)
+    monkeypatch.setattr(program, "_load", lambda folder: SimpleNamespace(save=lambda _: saved.append(folder)))
+    monkeypatch.setattr(program, "_choose_search", lambda captioner, search, options: (captioner, []))
+    recipe = "".join(f'[[stages]]\nname = "{name}"\n' + 'start = "b"\n' * (name == "c") for name in scores)
+    write(tmp_path / "recipe.toml", recipe)
+    program.train(
+        SimpleNamespace(config=tmp_path / "recipe.toml", set=[], start="mine", output=tmp_path, restart=False)
+    )
+    folder = tmp_path / "stages"
+    assert starts == {
+        "a": "mine",
+        "b": folder / "a" / "model",
+        "c": folder / "b" / "model",
+        "d": folder / "a" / "model",
+    }
+    assert saved == [folder / "d" / "model"]
 
 
 def write_corpus(folder):
