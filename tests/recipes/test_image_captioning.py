@@ -123,9 +123,10 @@ def test_the_recipes_are_valid(stages, name):
 
 
 def test_a_stage_changes_what_it_names_and_nothing_else(stages):
-    first, second, *_, larger = (stage.config for stage in stages.read_recipe(RECIPE / "config.toml").stages)
+    configs = {stage.name: stage.config for stage in stages.read_recipe(RECIPE / "config.toml").stages}
+    first, second, as_seen = configs["frozen"], configs["fine_tuned"], configs["as_seen"]
     assert (first.encoder.trainable_from, second.encoder.trainable_from) == (None, "block15")
-    assert (first.encoder.image_size, second.encoder.image_size, larger.encoder.image_size) == (256, 256, 288)
+    assert (first.encoder.image_size, second.encoder.image_size, as_seen.encoder.image_size) == (256, 256, 320)
     assert first.encoder.units == second.encoder.units
     assert first.decoder == second.decoder
 
