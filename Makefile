@@ -1,21 +1,32 @@
-# `make demo` and `make test` do all of their own set-up; a second call is quick.
+# Each target installs what it needs into .venv; a second call is quick.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
+# What `make quick` runs: the parts that most others rely on, without the slow tests.
+QUICK := tests/data tests/decoding tests/layers tests/metrics tests/models tests/plots tests/preprocessing tests/test_*.py
 
-.PHONY: demo test lint format docs test-backends benchmark clean
+.PHONY: demo quick test test-all lint format docs test-backends benchmark clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m attention_apps demo --terminal
 
+# The loop while working: under two minutes on two cores.
+quick: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(QUICK)
+
+# Everything but long fuzzing: under twelve minutes on two cores.
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n $(WORKERS) --fuzz-cases 10000
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .

@@ -23,12 +23,12 @@ class OurTraining:
         self.batch = tf.nest.map_structure(tf.constant, batch)
         self.objective = TeacherForcing(self.model, TrainingConfig(label_smoothing=0.0))
         optimizer = AdamW(self.model.trainable_variables, lambda steps: LEARNING_RATE, clip_norm=CLIP_NORM)
-        self.make_step = TrainStep(self.model, self.objective, optimizer, None, signature_of(batch))
+        self.train_step = TrainStep(self.model, self.objective, optimizer, None, signature_of(batch))
 
     def run(self) -> float:
         """Makes a step and returns its loss."""
-        figures = self.make_step([(self.batch,)], [(0, 0)])
-        return float(figures[self.make_step.names.index("loss")])
+        figures = self.train_step([(self.batch,)], [(0, 0)])
+        return float(figures[self.train_step.names.index("loss")])
 
     def weights(self) -> dict:
         """Those that the model began with."""

@@ -1,23 +1,33 @@
-"""How an exported model answers: the first time after it was loaded, steadily, and without growing.
+"""Measures an exported model: first answer after loading, steady speed, memory, and the server under load.
 
 Exports a preset and loads the export in a new process, as a server does, for its first answer. Then loads it in this
-process and calls it next to the live application with the same inputs, one at a time, taking turns; then on and on with
-batches of mixed sizes, while the memory of the process is watched.
+process and times it next to the live application, one input at a time, in turns. Then calls it with batches of mixed
+sizes and watches the memory of the process. At the end it starts `attention-apps serve` and sends requests from 1, 8
+and 64 clients; every request must get an answer or a 503. With `--minutes` a mixed load follows (good and bad requests,
+aborted uploads, idle connections), during which the memory of the server is watched.
 
-    python benchmarks/serving.py PRESET INPUT... [--calls 2000] [--repeats 50] [--threads 1] [--json]
+    python benchmarks/serving.py PRESET INPUT... [--calls 2000] [--repeats 50] [--threads 1] [--seconds 10]
+        [--minutes 60] [--json]
 
-Inputs are files: photos of a captioner, recordings of a recognizer (WAV), texts of a summarizer.
+Inputs are files: photos for a captioner, recordings (WAV) for a recognizer, texts for a summarizer.
 """
 
 import argparse
+import base64
+import contextlib
+import http.client
 import json
 import os
 import random
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _FIRST_ANSWER = """
@@ -42,9 +52,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("preset", help="name of a preset, or the folder of a trained application")
     parser.add_argument("inputs", nargs="+", type=Path, help="files")
-    parser.add_argument("--calls", type=int, default=2000, help="of mixed sizes, while memory is watched")
+    parser.add_argument("--calls", type=int, default=2000, help="calls of mixed sizes, while memory is watched")
     parser.add_argument("--repeats", type=int, default=50, help="timed calls of each, one input at a time")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=10, help="load on the server with each number of clients")
+    parser.add_argument("--minutes", type=float, default=0, help="mixed load on the server, while memory is watched")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
@@ -60,16 +72,17 @@ def main() -> None:
 def measure(options: argparse.Namespace) -> dict[str, float]:
     from timing import interleave
 
-    from attention_apps.cli.tasks import load_application
+    from attention_apps.applications.tasks import load
     from attention_apps.serving import LoadedModel
 
-    application = load_application(options.preset)
+    application = load(options.preset)
     name, verb = INPUTS[application.task]
     items = [path.read_bytes() for path in options.inputs]
     with tempfile.TemporaryDirectory() as folder:
         export = application.export(Path(folder) / "model")
         size = sum(path.stat().st_size for path in export.rglob("*") if path.is_file())
         loading, loading_cpu, first, first_cpu = time_first_answer(export, name, options.inputs[0])
+        served = measure_server(export.parent, name, items, options) if options.seconds else {}
         model = LoadedModel(export)
     check_parity(application, model, items, name, verb)
     live = getattr(application, verb)
@@ -92,18 +105,19 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         "export milliseconds": 1e3 * timings["export"].median,
         "export / live": timings["export"].median / timings["live"].median,
         **grow(lambda batch: model.predict({name: batch}), items, options.calls),
+        **served,
     }
 
 
 def time_first_answer(export: Path, name: str, path: Path) -> list[float]:
-    """Seconds and CPU seconds of loading an export in a new process, and of what it is asked first there."""
+    """Returns seconds and CPU seconds of loading an export in a new process, and of its first answer there."""
     command = [sys.executable, "-c", _FIRST_ANSWER, str(export), name, str(path.resolve())]
     done = subprocess.run(command, cwd=Path(__file__).parent, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def check_parity(application, model, items, name, verb) -> None:
-    """Ends the program where the export says something else than the application."""
+    """Exits if the export and the application return different texts."""
     ours = [result.text for result in getattr(application, verb)(items)]
     theirs = [texts[0].decode() for texts in model.predict({name: items})["text"]]
     if ours != theirs:
@@ -111,7 +125,7 @@ def check_parity(application, model, items, name, verb) -> None:
 
 
 def grow(call, items, calls: int) -> dict[str, float]:
-    """Megabytes that the process grows by from the first tenth of the calls to the end, and how the calls slow down."""
+    """Returns the growth of the process in megabytes after the first tenth of the calls, and the slowdown."""
     chance, seconds, memory = random.Random(0), [], []
     for _ in range(calls):
         batch = [chance.choice(items) for _ in range(chance.choice((1, 2, 3, 5, 8)))]
@@ -127,9 +141,103 @@ def grow(call, items, calls: int) -> dict[str, float]:
     }
 
 
-def resident_megabytes() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+def resident_megabytes(process: int | str = "self") -> float:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@contextlib.contextmanager
+def running_server(folder: Path) -> Iterator[tuple[int, int]]:
+    """Yields process and port of a server for the model in a folder."""
+    command = [sys.executable, "-m", "attention_apps", "serve", str(folder), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stderr.readline()
+        yield process.pid, int(line.partition("http://127.0.0.1:")[2].partition("/")[0])
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def measure_server(folder: Path, name: str, items: list[bytes], options: argparse.Namespace) -> dict[str, float]:
+    bodies = [json.dumps({"instances": [{name: {"b64": base64.b64encode(item).decode()}}]}).encode() for item in items]
+    path, figures = f"/v1/models/{folder.name}:predict", {}
+    with running_server(folder) as (process, port):
+        ask_repeatedly(port, path, bodies, time.monotonic() + 1)  # warm-up
+        for clients in (1, 8, 64):
+            figures |= load(port, path, bodies, clients, options.seconds)
+        if options.minutes:
+            figures |= watch_mixed_load(process, port, path, bodies, options.minutes)
+    return figures
+
+
+def load(port: int, path: str, bodies: list[bytes], clients: int, seconds: float) -> dict[str, float]:
+    """Returns requests per second and latency of clients that ask again as soon as they are answered."""
+    start = time.monotonic()
+    with ThreadPoolExecutor(clients) as pool:
+        futures = [pool.submit(ask_repeatedly, port, path, bodies, start + seconds) for _ in range(clients)]
+        answers = [answer for future in futures for answer in future.result()]
+    elapsed = time.monotonic() - start
+    statuses = Counter(status for status, _ in answers)
+    latencies = sorted(latency for status, latency in answers if status == 200)
+    if set(statuses) - {200, 503}:
+        sys.exit(f"Some requests got neither an answer nor a 503: {dict(statuses)}")
+    return {
+        f"answers/s, {clients} clients": statuses[200] / elapsed,
+        f"503/s, {clients} clients": statuses[503] / elapsed,
+        f"median ms, {clients} clients": 1e3 * statistics.median(latencies),
+        f"95 % ms, {clients} clients": 1e3 * latencies[int(0.95 * len(latencies))],
+    }
+
+
+def ask_repeatedly(port: int, path: str, bodies: list[bytes], end: float) -> list[tuple[int, float]]:
+    """Sends requests over one connection until a point in time; returns status and seconds of each."""
+    connection, answers, chance = http.client.HTTPConnection("127.0.0.1", port, timeout=120), [], random.Random()
+    while time.monotonic() < end or not answers:
+        start = time.monotonic()
+        connection.request("POST", path, chance.choice(bodies))
+        response = connection.getresponse()
+        response.read()
+        answers.append((response.status, time.monotonic() - start))
+    connection.close()
+    return answers
+
+
+def watch_mixed_load(process: int, port: int, path: str, bodies: list[bytes], minutes: float) -> dict[str, float]:
+    """Returns how the server's memory changes from the first tenth of a mixed load to its last."""
+    end, memory = time.monotonic() + 60 * minutes, []
+    damaged = [body[: len(body) // 2] for body in bodies] + [b"{}", b'{"instances": [{"b64": "AAAA"}]}']
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            pool.submit(ask_repeatedly, port, path, bodies, end)
+        pool.submit(ask_repeatedly, port, path, damaged, end)
+        pool.submit(repeat_until, end, lambda: connect_and_leave(port, path, b" " * (8 << 20), 0.0))
+        pool.submit(repeat_until, end, lambda: connect_and_leave(port, path, b"", 1.0))
+        while time.monotonic() < end:
+            memory.append(resident_megabytes(process))
+            time.sleep(min(1.0, 0.6 * minutes))
+    tenth = max(len(memory) // 10, 1)
+    first, last = statistics.mean(memory[tenth : 2 * tenth]), statistics.mean(memory[-tenth:])
+    return {
+        "mixed load minutes": minutes,
+        "server megabytes": first,
+        "server megabytes at the end": last,
+        "server growth percent": 100 * (last - first) / first,
+    }
+
+
+def repeat_until(end: float, action: Callable[[], None]) -> None:
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            action()
+
+
+def connect_and_leave(port: int, path: str, data: bytes, seconds: float) -> None:
+    """Announces a body of 31 MiB, sends part of it, waits, and closes the connection."""
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {31 << 20}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(head + data)
+        time.sleep(seconds)
 
 
 if __name__ == "__main__":

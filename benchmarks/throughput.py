@@ -1,18 +1,18 @@
-"""How many inputs a preset answers in a second, and for recordings how many seconds of them.
+"""How many inputs a preset answers per second, and for recordings how many seconds of them.
 
     python benchmarks/throughput.py PRESET INPUT... [--batch-size 32] [--count 128] [--repeats 5] [--threads 2] [--json]
 
-Inputs are files: photos of a captioner, recordings of a recognizer, texts of a summarizer, one text a line. They are
-taken again and again until there are `--count` of them. Reading and decoding of files is part of what is timed.
+Inputs are files: photos of a captioner, recordings of a recognizer, texts of a summarizer, one text per line. They are
+repeated until there are `--count` of them. Reading and decoding of files is part of what is timed.
 """
 
 import argparse
 import json
-import os
 from itertools import cycle, islice
 from pathlib import Path
 
-VERBS = {"image_captioning": "caption", "speech_recognition": "transcribe", "text_summarization": "summarize"}
+from presets import VERBS, find_verb, load, set_threads, verb_of
+from timing import interleave
 
 
 def main() -> None:
@@ -25,8 +25,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
-        os.environ[name] = str(options.threads)
+    set_threads(options.threads)
     figures = measure(options)
     if options.json:
         print(json.dumps(figures))
@@ -36,13 +35,9 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, float]:
-    from timing import interleave
-
-    from attention_apps.cli.tasks import load_application
-
-    application = load_application(options.preset)
-    answer = getattr(application, VERBS[application.task])
-    inputs = list(islice(cycle(read_inputs(application.task, options.inputs)), options.count))
+    application = load(options.preset)
+    answer, kind = verb_of(application), VERBS[find_verb(application)]
+    inputs = list(islice(cycle(read_items(kind, options.inputs)), options.count))
     batches = [inputs[first : first + options.batch_size] for first in range(0, len(inputs), options.batch_size)]
     timing = interleave({"all": lambda: [answer(batch) for batch in batches]}, options.repeats, warmup=1)["all"]
     figures = {
@@ -54,15 +49,15 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         "inputs a second": len(inputs) / timing.median,
         "CPU seconds of an input": timing.cpu_seconds_per_run / len(inputs),
     }
-    if application.task == "speech_recognition":
+    if kind == "recordings":
         seconds = sum(transcript.seconds for transcript in answer(inputs))
         figures["times as fast as speech"] = seconds / timing.median
     return figures
 
 
-def read_inputs(task: str, paths: list[Path]) -> list[str]:
+def read_items(kind: str, paths: list[Path]) -> list[str]:
     """What the application is called with: paths, or the lines of texts."""
-    if task != "text_summarization":
+    if kind != "texts":
         return [str(path) for path in paths]
     return [line for path in paths for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 

@@ -14,7 +14,7 @@ import griffe
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("", "layers", "models", "decoding", "training", "metrics", "serving")
+PACKAGES = ("", "applications", "layers", "models", "decoding", "data", "training", "metrics", "serving")
 _LISTS = ("Args", "Call arguments", "Attributes", "Raises")
 _TEXTS = ("Returns", "Reference")
 _SECTION = re.compile(rf"^({'|'.join((*_LISTS, *_TEXTS, 'Example'))}):$")
@@ -58,15 +58,22 @@ def public_names(package=""):
     Read from the source: importing would take as long as TensorFlow does.
     """
     full = f"attention_apps.{package}" if package else "attention_apps"
-    tree = ast.parse((ROOT / full.replace(".", "/") / "__init__.py").read_text(encoding="utf-8"))
+    source = ROOT / full.replace(".", "/") / "__init__.py"
+    stub = source.with_suffix(".pyi")
+    tree = ast.parse((stub if stub.exists() else source).read_text(encoding="utf-8"))
     names = {}
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module.startswith(f"{full}.") and package:
-            names |= {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Assign) and node.targets[0].id == "_HOMES":
-            for name, home in ast.literal_eval(node.value).items():
-                names[name] = f"{home if home.startswith('attention_apps') else f'{full}.{home}'}.{name}"
-    return names
+        if isinstance(node, ast.ImportFrom) and node.module:  # without a module, it names subpackages
+            module = f"{full}.{node.module}" if node.level else node.module
+            names |= {alias.name: f"{module}.{alias.name}" for alias in node.names}
+    (public,) = (node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+    return {name: _home(names[name]) for name in ast.literal_eval(public) if name in names}
+
+
+def _home(path):
+    """Where a name is defined: the top package takes some from the stub of `attention_apps.applications`."""
+    package, name = path.rsplit(".", 1)
+    return public_names("applications")[name] if package == "attention_apps.applications" else path
 
 
 def page(package):

@@ -15,20 +15,27 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from attention_apps.applications import preset_folder
+import soundfile
+from PIL import Image
+
+from attention_apps.applications import preset
 from attention_apps.cli import COMMANDS, main, make_parser
-from tests.fuzz.lab import TEXT, Lab
+from tests.tiny_applications import PHOTO, RECORDING, TEXT, make_application
 
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_TASKS = {"caption": "captioner", "transcribe": "recognizer", "summarize": "summarizer"}
+_KINDS = ("captioner", "recognizer", "summarizer", "compressor")
+_COMMANDS = {"caption": "captioner", "transcribe": "recognizer", "summarize": "summarizer", "compress": "compressor"}
 # Whose stand-in a folder gets, by a part of its path.
 _STAND_INS = {"caption": "captioner", "compress": "compressor", "headline": "summarizer", "summar": "summarizer"}
 _STAND_INS |= {"recogn": "recognizer", "listen": "recognizer", "speech": "recognizer", "mine": "captioner"}
+_STAND_INS |= {"show_attend": "captioner"}
 # What makes the training of a documented line take seconds.
 _SMALL = {
     "image_captioning": ("encoder.image_size=32", "encoder.units=4", "decoder.embedding_dim=6", "decoder.units=6"),
     "speech_recognition": ("encoder.units=4", "encoder.num_layers=1", "encoder.filters=2", "decoder.units=6"),
     "text_summarization": ("encoder.units=4", "encoder.embedding_dim=6", "decoder.embedding_dim=6", "decoder.units=6"),
+    # A section that is given in part has the defaults of its class for the rest, not those of the task.
+    "sentence_compression": ("encoder.units=4", "decoder.units=6", "training.label_smoothing=0.0"),
 }
 _SMALL_FOR_ALL = ("training.epochs=1", "training.max_steps=1", "decoding.beam_size=1", "decoding.max_length=5")
 _SECONDS = 300
@@ -81,12 +88,10 @@ class Workplace:
 
     Args:
         folder: the working directory of the lines.
-        lab: whose applications are the presets.
     """
 
-    def __init__(self, folder, lab):
+    def __init__(self, folder):
         self.folder = folder
-        self.lab = lab
         self.presets = folder / "presets"
         for name in ("photo.jpg", "call.wav", "article.txt"):
             self._make_file(name)
@@ -115,11 +120,13 @@ class Workplace:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".jpg":
-            path.write_bytes(self.lab.photos["JPEG"])
+            Image.fromarray(PHOTO).save(path)
         elif path.suffix in (".csv", ".tsv", ".jsonl"):
             path.write_bytes(self._manifest(path.suffix, path.parent))
+        elif path.suffix == ".txt":
+            path.write_text(TEXT, encoding="utf-8")
         else:
-            path.write_bytes(TEXT.encode() if path.suffix == ".txt" else self.lab.recordings["WAV PCM_16"])
+            soundfile.write(path, RECORDING, 16_000)
 
     def _manifest(self, ending, folder):
         """One for every task: it has all columns."""
@@ -131,9 +138,13 @@ class Workplace:
                 "audio": recording,
                 "transcript": letters,
                 "document": TEXT.replace(",", ""),
-                "summary": f"Alice likes a {animal}",
+                "summary": f"Alice likes {last}",  # words of the text, so that it is a compression too
             }
-            for animal, letters in zip(("dog", "cat", "cow", "hen", "pig", "ox"), ("AB", "BA", "A", "B", "AA", "BB"))
+            for animal, letters, last in zip(
+                ("dog", "cat", "cow", "hen", "pig", "ox"),
+                ("AB", "BA", "A", "B", "AA", "BB"),
+                ("Bob", "town", "police", "Zork", "they", "old"),
+            )
         ]
         if ending == ".jsonl":
             return "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -142,7 +153,8 @@ class Workplace:
 
     def _make_presets(self, command, options):
         """Those that come with the package are looked for in our folder; folders lie where the line says."""
-        for application in (self.lab.captioner, self.lab.recognizer, self.lab.summarizer):
+        for kind in _KINDS:
+            application = make_application(kind)
             self._save(application, self.presets / application.default_preset)
         named = [getattr(options, "preset", None), *getattr(options, "models", ())]
         named += [getattr(options, name, None) for name in ("captioner", "recognizer", "summarizer")]
@@ -150,9 +162,10 @@ class Workplace:
             where = self.folder / name if "/" in name else self.presets / name
             if where.exists():
                 continue
-            kind = _TASKS.get(command) or next((kind for part, kind in _STAND_INS.items() if part in name), None)
+            by_name = next((kind for part, kind in _STAND_INS.items() if part in name), None)
+            kind = by_name or _COMMANDS.get(command)
             assert kind, f"tests/doc_commands.py has no stand-in for {name}"
-            self._save(getattr(self.lab, kind), where)
+            self._save(make_application(kind), where)
 
     def _save(self, application, folder):
         if not folder.exists():
@@ -162,10 +175,9 @@ class Workplace:
 @contextlib.contextmanager
 def workplace(folder, monkeypatch):
     """A `Workplace` that is the working directory, and where presets are looked for by name."""
-    (folder / "lab").mkdir()
-    place = Workplace(folder, Lab(folder / "lab"))
+    place = Workplace(folder)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(preset_folder, "presets_root", lambda: place.presets)
+    monkeypatch.setattr(preset, "presets_root", lambda: place.presets)
     yield place
 
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 RECIPES = sorted((ROOT / "apps").glob("*/README.md"))
 CARDS = sorted((ROOT / "weights").rglob("README.md"))
+OWN_TESTS = ("new_application",)  # run by tests/test_new_application.py
 SERVER, RPC_SERVER = "http://localhost:8501", "localhost:8500"
 
 
@@ -28,7 +29,9 @@ def name_of(page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python") and page.stem not in OWN_TESTS], ids=name_of
+)
 def test_the_python_of_a_page_runs(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
@@ -48,11 +51,12 @@ def served_models(folder):
     """The addresses of servers, by those of the pages, with a small model under each name that these use."""
     pytest.importorskip("uvicorn", reason="the server needs the extra `serve`")
     pytest.importorskip("tensorflow_serving", reason="gRPC needs tensorflow-serving-api")
-    from tests.fuzz.lab import Lab
+    from attention_apps.serving import LoadedModel
     from tests.serving.fake_model import running
     from tests.serving.rpc_server import running_rpc
+    from tests.tiny_applications import make_application
 
-    models = {"captioner": Lab(folder).export("captioner")}
+    models = {"captioner": LoadedModel(make_application("captioner").export(folder / "exports" / "captioner"))}
     with running(models) as (url, _), running_rpc(models) as address:
         yield {SERVER: url, RPC_SERVER: address}
 
@@ -110,7 +114,7 @@ def parse_step(script, arguments, monkeypatch):
             runpy.run_path(str(script), run_name="__main__")
     finally:  # `dataset` is another module in the next recipe
         for name, module in list(sys.modules.items()):
-            if (getattr(module, "__file__", None) or "").startswith(str(script.parent)):
+            if (getattr(module, "__file__", None) or "").startswith(str(script.parents[1])):
                 del sys.modules[name]
 
 

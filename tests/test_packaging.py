@@ -1,5 +1,6 @@
 """The wheel: what is in it, and that it works away from the source tree."""
 
+import email
 import subprocess
 import sys
 import tarfile
@@ -7,6 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+import attention_apps
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,12 +31,24 @@ def test_the_wheel_holds_the_package_and_the_presets_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert tops == {"attention_apps", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "attention_apps").rglob("*.py")}
-    assert modules <= set(names)
+    package = ROOT / "attention_apps"
+    modules = {str(path.relative_to(ROOT)) for ending in ("py", "pyi") for path in package.rglob(f"*.{ending}")}
+    inside = {
+        name for name in names if name.startswith("attention_apps/") and not name.startswith("attention_apps/weights/")
+    }
+    assert inside == modules | {"attention_apps/py.typed"}
     presets = {
         f"attention_apps/weights/{path.relative_to(ROOT / 'weights')}" for path in (ROOT / "weights").glob("*/*")
     }
     assert presets <= set(names)
+
+
+def test_the_wheel_says_which_versions_of_python_it_supports(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    assert set(metadata["Requires-Python"].split(",")) == {">=3.11", "<3.14"}
+    assert metadata["Version"] == attention_apps.__version__
 
 
 def test_the_wheel_is_small_enough_for_an_index(wheel):
@@ -68,6 +83,8 @@ import attention_apps, numpy
 from attention_apps.layers import AdditiveAttention
 assert attention_apps.__file__.startswith(sys.argv[1]), attention_apps.__file__
 print(AdditiveAttention(4)(numpy.ones((1, 2, 3)), numpy.ones((1, 5, 3)))[1].shape)
+text = "The old bridge over the river, which was built in 1890, will be closed for repairs in May, the city said."
+print(bool(attention_apps.load("sentence_compression_google").compress(text).text))
 """
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, str(target)],
@@ -77,4 +94,4 @@ print(AdditiveAttention(4)(numpy.ones((1, 2, 3)), numpy.ones((1, 5, 3)))[1].shap
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "(1, 2, 5)"
+    assert done.stdout.split("\n")[:2] == ["(1, 2, 5)", "True"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("attention_apps", "layers", "models", "decoding", "training", "metrics", "serving")
+PACKAGES = ("attention_apps", "applications", "layers", "models", "decoding", "data", "training", "metrics", "serving")
 
 pytestmark = pytest.mark.slow
 
@@ -53,9 +53,22 @@ def test_the_sections_of_docstrings_are_rendered(site):
 
 
 def test_the_methods_of_an_application_are_there_with_those_it_inherits(site):
-    page = read(site, "attention_apps")
-    for name in ("caption", "from_preset", "save", "fit", "evaluate", "export"):
+    page = read(site, "applications")
+    for name in ("caption", "from_preset", "save", "fit", "evaluate", "export", "run"):
         assert f'ImageCaptioner.{name}"' in page
+
+
+def test_results_options_and_configurations_are_in_the_reference(site):
+    page = read(site, "applications")
+    for name in ("Caption", "Transcript", "Summary", "Compression", "SummaryOptions", "RecognizerConfig"):
+        assert f'.{name}" class="doc doc-heading"' in page, name
+
+
+def test_the_names_of_the_top_package_link_to_their_pages(site):
+    links = re.findall(
+        r'<h2 id="imagecaptioner">.*?href="([^"]*)"[^>]*>\s*ImageCaptioner', read(site, "attention_apps"), re.DOTALL
+    )
+    assert "../applications/#attention_apps.applications.captioning.captioner.ImageCaptioner" in links
 
 
 def test_the_pages_of_the_docs_are_there(site):

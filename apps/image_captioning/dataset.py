@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from attention_apps.training.manifest import Manifest
+from attention_apps.data import Manifest
 
 SPLITS = ("train", "dev", "test")
 Pair = dict[str, str]

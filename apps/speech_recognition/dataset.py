@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
-from attention_apps.preprocessing.pauses import FRAME_SECONDS, loud_frames
-from attention_apps.training.manifest import Manifest
+from attention_apps.data import Manifest
+from attention_apps.preprocessing import FRAME_SECONDS, SAMPLE_RATE, loud_frames, read_audio
 
 AN4_DEV_UTTERANCES = 100
 
@@ -149,7 +148,8 @@ class JoinedUtterance:
 def _sound(waveform: np.ndarray) -> tuple[float, float]:
     """The seconds in which the sound of a recording begins and ends, without what is quiet before and after it."""
     seconds = len(waveform) / SAMPLE_RATE
-    loud = np.flatnonzero(loud_frames(waveform))
+    is_loud, _ = loud_frames(waveform[np.newaxis], np.array([len(waveform)]))
+    loud = np.flatnonzero(is_loud[0])
     if not len(loud):
         return 0.0, seconds
     first, last = float(loud[0] * FRAME_SECONDS), float((loud[-1] + 1) * FRAME_SECONDS)

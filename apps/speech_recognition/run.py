@@ -1,4 +1,4 @@
-"""Trains and measures a speech recognizer: prepare -> train -> evaluate -> export.
+"""Trains and scores a speech recognizer: prepare -> train -> evaluate -> export.
 
 python run.py prepare  --data AN4 --digits AUDIOMNIST --digits FSDD --synthetic 8000 --strings 4000 --output RUN
 python run.py train    --output RUN [--config config.toml] [--start PRESET] [--set training.epochs=1] [--restart]
@@ -7,24 +7,29 @@ python run.py export   --output RUN
 
 `prepare` reads corpora in any layout that dataset.py knows, and writes manifests, with `flite`'s recordings and joined
 digits next to them; without `--digits` and `--synthetic` it is the corpus alone, and `train` leaves the other groups
-out of the mixture. `train` goes on where it stopped, and so would `attention-apps train speech_recognition --data
-RUN/train.tsv --validation RUN/validation.tsv`. `export` writes the preset, RUN/preset, in half precision.
+out of the mixture. `train` resumes where it stopped. `export` writes the preset, RUN/preset, in 8 bits.
 """
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dataset
 import numpy as np
 import soundfile
 import synthesis
 
-from attention_apps.preprocessing.audio import SAMPLE_RATE
+from attention_apps.preprocessing import SAMPLE_RATE
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from recipe import Recipe  # noqa: E402 - next to the folders of the recipes
+
 COLUMNS = ("audio", "transcript", "speaker", "group")
 # Joined strings of the digit corpora's own dev speakers, which are only measured.
 DEV_STRINGS = 300
@@ -33,7 +38,7 @@ SEED = 11
 FINE_TUNING = (
     "mixture=[]",
     "short_epochs=0",
-    "ctc.alone_epochs=0",
+    "ctc.ctc_only_epochs=0",
     "augmentation.spectrum_from_epoch=0",
     "training.short_first_epochs=0",
     "training.learning_rate=3e-4",
@@ -42,8 +47,6 @@ FINE_TUNING = (
 
 
 def prepare(options: argparse.Namespace) -> None:
-    if options.data is None:
-        raise ValueError("`--data` must name the folder or the manifest of the corpus.")
     output = options.output
     (output / "audio").mkdir(parents=True, exist_ok=True)
     corpus = dataset.read_corpus(options.data)
@@ -53,7 +56,7 @@ def prepare(options: argparse.Namespace) -> None:
     rows += _rows(spoken, "digits", output)
     if spoken:
         rows += _join(spoken, options.strings, output / "audio" / "strings", "strings")
-    rows += _synthesise(options.synthetic, output / "audio" / "synthetic", options.threads)
+    rows += _synthesize(options.synthetic, output / "audio" / "synthetic", options.threads)
     _write(output / "train.tsv", rows)
     held_out = dataset.of_split(corpus, options.validation_split)
     _write(output / "validation.tsv", _rows(held_out, "speech", output))
@@ -92,7 +95,7 @@ def _join(utterances: list[dataset.Utterance], count: int, folder: Path, group: 
     return rows
 
 
-def _synthesise(count: int, folder: Path, threads: int) -> list[Sequence[str]]:
+def _synthesize(count: int, folder: Path, threads: int) -> list[Sequence[str]]:
     texts = synthesis.spoken_texts(count, SEED)
     paths = synthesis.speak_all(texts, folder, threads) if count else []
     # Two texts that sound alike are one file.
@@ -109,57 +112,27 @@ def _write(path: Path, rows: list[Sequence[str]]) -> None:
     print(f"{path.name}: {counts}")
 
 
-def train(options: argparse.Namespace) -> None:
-    from attention_apps.applications.recognizer_config import RecognizerConfig
-    from attention_apps.applications.speech_recognizer import SpeechRecognizer
-    from attention_apps.training.config import read_config
-
-    config, output = read_config(RecognizerConfig, options.config, options.set), options.output
-    config = _with_groups_of(output / "train.tsv", config)
-    recognizer = _preset(options.start).with_config(config) if options.start else SpeechRecognizer(config)
-    recognizer.fit(
-        output / "train.tsv",
-        output / "validation.tsv",
-        output=output / "run",
-        cache=output / "cache",
-        restart=options.restart,
-        quiet=options.quiet,
-    )
-    recognizer.save(output / "model")
-
-
-def _with_groups_of(manifest: Path, config):
+def adapt(config: Any, options: argparse.Namespace) -> Any:
     """The configuration without the shares of its mixture that were not prepared."""
+    manifest = options.output / "train.tsv"
     _, *rows = manifest.read_text(encoding="utf-8").splitlines()
     groups = {row.split("\t")[-1] for row in rows}
     missing = {share.group for share in config.mixture} - groups
     if missing:
-        print(f"left out of the mixture, as {manifest} has none of them: {', '.join(sorted(missing))}")
+        print(f"left out of the mixture, because {manifest} has none of them: {', '.join(sorted(missing))}")
     return replace(config, mixture=tuple(share for share in config.mixture if share.group in groups))
 
 
-def evaluate(options: argparse.Namespace) -> None:
-    recognizer = _load(options)
-    for name in ("validation", "dev_strings", "dev_digits"):
-        manifest = options.output / f"{name}.tsv"
-        if not manifest.exists():
-            continue
-        evaluation = recognizer.evaluate(manifest, cache=options.output / "cache", quiet=options.quiet)
-        scores = {metric: round(result.score, 4) for metric, result in evaluation.metrics.items()}
-        print(json.dumps({"data": name, **scores}))
-        with (options.output / f"{name}_written.jsonl").open("w", encoding="utf-8") as file:
-            rows = zip(evaluation.sources, evaluation.references, evaluation.texts, strict=True)
-            for source, references, text in rows:
-                entry = {"audio": source, "transcript": references[0], "written": text}
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+def after_evaluate(recognizer: Any, options: argparse.Namespace) -> None:
+    """Prints how exact the times of words are on joined digits, whose times are known."""
     if (options.output / "dev_strings.tsv").exists():
         print(json.dumps(_measure_times(recognizer, dataset.read_corpus(options.output / "dev_strings.tsv"))))
 
 
 def _measure_times(recognizer, strings: list[dataset.Utterance]) -> dict[str, float]:
-    """How far the begins and ends of words are from the truth, in the strings that were understood."""
+    """The error of the start and end times of words, in the strings that were transcribed without error."""
     errors: list[float] = []
-    transcripts = recognizer.transcripts(string.audio for string in strings)
+    transcripts = recognizer.run(string.audio for string in strings)
     for string, transcript in zip(strings, transcripts, strict=True):
         path = Path(string.audio)
         times = json.loads((path.parent / "times.json").read_text(encoding="utf-8"))[path.name]
@@ -172,36 +145,7 @@ def _measure_times(recognizer, strings: list[dataset.Utterance]) -> dict[str, fl
     return {"boundaries": len(errors), "median_error_ms": round(1000 * median), "90_percent_ms": round(1000 * late)}
 
 
-def export(options: argparse.Namespace) -> None:
-    from attention_apps.training.config import read_config, to_dict
-
-    recognizer = _load(options)
-    recognizer.config = read_config(type(recognizer.config), to_dict(recognizer.config), FINE_TUNING)
-    card = options.card.read_text(encoding="utf-8")
-    recognizer.save(options.output / "preset", card=card, half_precision=True)
-    print(f"{options.output / 'preset'}")
-
-
-def _load(options):
-    from attention_apps.applications.speech_recognizer import SpeechRecognizer
-    from attention_apps.training.config import read_config, to_dict
-
-    recognizer = SpeechRecognizer.load(options.output / "model")
-    if not options.set:
-        return recognizer
-    return recognizer.with_config(read_config(type(recognizer.config), to_dict(recognizer.config), options.set))
-
-
-def _preset(name):
-    from attention_apps.applications.speech_recognizer import SpeechRecognizer
-
-    return SpeechRecognizer.load(name) if Path(name).is_dir() else SpeechRecognizer.from_preset(name)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("prepare", "train", "evaluate", "export"))
-    parser.add_argument("--data", type=Path, help="folder or manifest of the corpus, for prepare")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train-split", default="train_nodev", help="of the corpus (default: %(default)s)")
     parser.add_argument("--validation-split", default="train_dev", help="of the corpus (default: %(default)s)")
     parser.add_argument(
@@ -210,16 +154,20 @@ def main() -> None:
     parser.add_argument("--strings", type=int, default=4000, help="digit strings to join (default: %(default)s)")
     parser.add_argument("--synthetic", type=int, default=0, help="texts for flite to speak (default: none)")
     parser.add_argument("--threads", type=int, default=1, help="for flite (default: %(default)s)")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--config", type=Path, default=HERE / "config.toml", help="configuration, for train")
-    parser.add_argument("--start", metavar="NAME|FOLDER", help="a preset to start from, for train")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides the configuration")
-    parser.add_argument("--card", type=Path, default=HERE / "README.md", help="what goes with the preset, for export")
-    parser.add_argument("--restart", action="store_true", help="train from the beginning")
-    parser.add_argument("--quiet", action="store_true")
-    options = parser.parse_args()
-    {"prepare": prepare, "train": train, "evaluate": evaluate, "export": export}[options.step](options)
 
+
+RECIPE = Recipe(
+    task="speech_recognition",
+    folder=HERE,
+    prepare=prepare,
+    train="train.tsv",
+    validation="validation.tsv",
+    evaluated=("validation.tsv", "dev_strings.tsv", "dev_digits.tsv"),
+    add_arguments=add_arguments,
+    adapt=adapt,
+    final_settings=FINE_TUNING,
+    after_evaluate=after_evaluate,
+)
 
 if __name__ == "__main__":
-    main()
+    RECIPE.main(__doc__)

@@ -17,8 +17,7 @@ import numpy as np
 import soundfile
 from grammar import random_text
 
-from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
-from attention_apps.preprocessing.audio_augmentation import change_speed
+from attention_apps.preprocessing import SAMPLE_RATE, change_speed, read_audio
 
 VOICES = ("awb", "rms", "slt", "kal16")
 # The range of speaking rates, and of pitches: the second makes larger and smaller speakers of four voices.

@@ -14,12 +14,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 
-from attention_apps.training.manifest import Manifest
+from attention_apps.data import Manifest
 
 SPLITS = ("train", "validation")
+# Pairs of the validation split that choose the weights during training; `evaluate` takes all.
+_WATCHED_PAIRS = 500
 Pair = dict[str, str]
 
 _XSUM_SPLITS = "XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json"
@@ -28,6 +30,14 @@ _GIGAWORD_FILES = {
     "validation": ("valid.article.filter.txt", "valid.title.filter.txt"),
 }
 _CNN_LISTS = {"train": "all_train.txt", "validation": "all_val.txt"}
+
+
+def prepare(corpus: Path, output: Path) -> None:
+    """Writes `train.jsonl.gz`, `validation.jsonl.gz` and `watched.jsonl.gz`, the beginning of the latter."""
+    for split in SPLITS:
+        written, blank = write_pairs(read_corpus(corpus, split), output / f"{split}.jsonl.gz")
+        print(f"{split}: {written:,} pairs, {blank:,} without text left out")
+    write_pairs(islice(read_corpus(corpus, "validation"), _WATCHED_PAIRS), output / "watched.jsonl.gz")
 
 
 def read_corpus(folder: Path, split: str) -> Iterator[Pair]:

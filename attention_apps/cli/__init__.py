@@ -7,15 +7,17 @@ import sys
 from collections.abc import Sequence
 
 from attention_apps._version import __version__
+from attention_apps.terminal import print_line
 
-# Name of the subcommand, which is that of its module here but for the dash, and its line of help.
+# Name of each subcommand, which is that of its module with a dash for the underscore, and its line of help.
 COMMANDS = {
     "caption": "write captions for photos",
     "transcribe": "write down what is said in recordings",
-    "summarize": "say texts in one line",
+    "summarize": "write texts in one line",
+    "compress": "shorten sentences by deleting words",
     "train": "train or fine-tune on your own data",
-    "check-data": "say what is wrong with a data set",
-    "evaluate": "measure a preset on a data set",
+    "check-data": "list what is wrong with a data set",
+    "evaluate": "score a preset on a data set",
     "export": "write a preset as a TensorFlow SavedModel",
     "serve": "serve models over REST, for trying things out",
     "presets": "list the presets that came with the package",
@@ -40,7 +42,12 @@ exit codes: 0 all right, 1 some of the inputs failed, 2 wrong usage
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code: 0 all right, 1 something failed, 2 wrong usage."""
-    options = make_parser().parse_args(arguments)
+    parser = make_parser()
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    options = parser.parse_args(arguments)
     try:
         return options.run(options)
     except BrokenPipeError:
@@ -48,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError) as error:
-        print(f"attention-apps: {error}", file=sys.stderr)
+        first, *others = str(error).split("\n")
+        print_line(f"attention-apps: {first}", sys.stderr)
+        for line in others:  # indented, so that no name of a file can fake a message
+            print_line(f"  {line}", sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("attention-apps: interrupted", file=sys.stderr)

@@ -1,19 +1,26 @@
-"""Writes a caption for each photo and, where asked to, shows where it looked for each word."""
+"""Writes a caption for each photo, and shows where it looked for each word."""
 
-from attention_apps.cli.answers import AnswerCommand
+from collections.abc import Mapping
+from typing import Any
 
-COMMAND = AnswerCommand(
-    task="image_captioning",
-    method="captions",
-    metavar="PHOTO",
-    examples=(
+from attention_apps.cli.predict import PredictCommand
+
+
+class CaptionCommand(PredictCommand):
+    task = "image_captioning"
+    metavar = "PHOTO"
+    examples = (
         "attention-apps caption photo.jpg",
         "attention-apps caption photos/*.jpg --json > captions.jsonl",
-        "attention-apps caption photo.jpg --n-best 3 --html pages",
+        "attention-apps caption photo.jpg --num-best 3 --html pages",
         "attention-apps caption photo.jpg --preset runs/mine/preset --plot pictures",
         "attention-apps caption - < photo.jpg",
-    ),
-    extra=lambda caption: {"tokens": caption.tokens},
-)
+    )
+
+    def entry(self, result: Any) -> Mapping[str, Any]:
+        return {"tokens": result.tokens}
+
+
+COMMAND = CaptionCommand()
 add_arguments = COMMAND.add_arguments
 run = COMMAND.run

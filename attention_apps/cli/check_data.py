@@ -1,10 +1,10 @@
-"""Says what is wrong with a data set, with file and line, without training."""
+"""Lists what is wrong with a data set, with file and line, without training."""
 
 import argparse
 import json
 
+from attention_apps.cli.arguments import add_data_arguments, make_application, parse_columns
 from attention_apps.cli.quiet import import_tensorflow_quietly
-from attention_apps.cli.tasks import add_data_arguments, make_application, parse_columns
 
 _EXAMPLES = """examples:
   attention-apps check-data image_captioning --data photos.csv

@@ -5,9 +5,9 @@ import argparse
 import webbrowser
 from typing import Any
 
+from attention_apps.applications.tasks import application_class
 from attention_apps.cli.quiet import import_tensorflow_quietly, only_python_on_stderr
 from attention_apps.cli.serve import is_loopback, say
-from attention_apps.cli.tasks import application_class, load_preset
 from attention_apps.cli.terminal_demo import show_in_terminal
 from attention_apps.cli.web_page import TABS, import_gradio, run_page
 
@@ -27,6 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{tab.option}", metavar="NAME|FOLDER", help=shown)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=7860, help="0 is any free one (default: %(default)s)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="further host name or address under which browsers reach the page; may be repeated",
+    )
     parser.add_argument("--no-browser", action="store_true", help="do not open the page, only say where it is")
     parser.add_argument(
         "--terminal",
@@ -58,18 +65,19 @@ def _show_page(options: argparse.Namespace) -> None:
             say(f"the page is at {url}")
             if not is_loopback(options.host):
                 say("anyone who can reach this address can use it; there are no passwords here")
+                say("other host names than this one are refused; `--allow-host NAME` adds one")
                 say("browsers give a camera and a microphone to pages of their own computer, or to such with https")
             say("Ctrl-C ends")
         if not options.no_browser:
             webbrowser.open(url)
 
     with only_python_on_stderr():
-        run_page(applications, options.host, options.port, announce)
+        run_page(applications, options.host, options.port, announce, options.allow_host)
 
 
 def _load(task: str, preset: str | None) -> Any:
     """The application of a tab, or `None` where nobody asked for one and none came with the package."""
-    from attention_apps.applications.preset_folder import preset_names
+    from attention_apps.applications.preset import preset_names
 
     cls = application_class(task)
-    return None if preset is None and cls.default_preset not in preset_names() else load_preset(cls, preset)
+    return None if preset is None and cls.default_preset not in preset_names() else cls.from_preset(preset)

@@ -1,17 +1,12 @@
-"""Measures a preset on a data set, each figure with its 95 % bootstrap interval."""
+"""Scores a preset on a data set, each score with its 95 % bootstrap interval."""
 
 import argparse
 import json
 from typing import Any
 
+from attention_apps.applications.tasks import load
+from attention_apps.cli.arguments import add_column_argument, add_search_arguments, parse_columns, search_options
 from attention_apps.cli.quiet import import_tensorflow_quietly
-from attention_apps.cli.tasks import (
-    add_column_argument,
-    add_search_arguments,
-    load_application,
-    parse_columns,
-    search_options,
-)
 
 _EXAMPLES = """examples:
   attention-apps evaluate runs/mine/preset held_out.csv
@@ -22,11 +17,11 @@ _EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
-    parser.add_argument("preset", metavar="PRESET", help="name of a preset, or the folder of a trained application")
+    parser.add_argument("preset", metavar="PRESET", help="name of a preset, or the folder of a trained model")
     parser.add_argument("data", metavar="DATA", help="manifest: .csv, .tsv or .jsonl")
     add_column_argument(parser)
     add_search_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
@@ -35,25 +30,24 @@ def run(options: argparse.Namespace) -> int:
     import_tensorflow_quietly()
     from attention_apps.metrics import bootstrap_interval
 
-    application = load_application(options.preset)
-    decoding = search_options(application.config.decoding, options)
-    evaluation = application.evaluate(options.data, columns, options=decoding, quiet=options.quiet)
-    figures = {
+    application = load(options.preset)
+    evaluation = application.evaluate(options.data, columns, quiet=options.quiet, **search_options(options))
+    scores = {
         name: {"score": float(result.score), "interval": list(bootstrap_interval(result))}
         for name, result in evaluation.metrics.items()
     }
     if options.json:
-        print(json.dumps({"items": len(evaluation.texts), "skipped": evaluation.skipped, "metrics": figures}))
+        print(json.dumps({"items": len(evaluation.texts), "skipped": evaluation.skipped, "metrics": scores}))
     else:
-        _print_table(figures)
+        _print_table(scores)
         left_out = f"; {evaluation.skipped:,} rows could not be used" if evaluation.skipped else ""
         print(f"{len(evaluation.texts):,} items{left_out}")
     return 1 if evaluation.skipped else 0
 
 
-def _print_table(figures: dict[str, Any]) -> None:
-    width = max(len(name) for name in [*figures, "metric"])
+def _print_table(scores: dict[str, Any]) -> None:
+    width = max(len(name) for name in [*scores, "metric"])
     print(f"{'metric':{width}}  {'score':>8}  95 % interval")
-    for name, figure in figures.items():
-        low, high = figure["interval"]
-        print(f"{name:{width}}  {figure['score']:8.4f}  {low:.4f} to {high:.4f}")
+    for name, score in scores.items():
+        low, high = score["interval"]
+        print(f"{name:{width}}  {score['score']:8.4f}  {low:.4f} to {high:.4f}")

@@ -1,6 +1,8 @@
-"""Files that are called after the inputs they belong to."""
+"""Output files named after their inputs."""
 
+import os
 import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ _LONGEST_STEM = 80
 class OutputFiles:
     """A folder with a picture or a page for each answer: `photo_attention.png` for `somewhere/photo.jpg`.
 
-    No two inputs get the same file, whatever the case of their letters, and no input is written over.
+    No two inputs get the same file, on file systems that ignore case too. No input is overwritten, and a link in the
+    folder is replaced, never followed.
 
     Args:
-        folder: created if it is not there.
+        folder: created if it does not exist.
         ending: `".png"` for pictures, `".html"` for pages.
         inputs: the names of all inputs.
     """
@@ -28,15 +31,17 @@ class OutputFiles:
         self._taken = {_key(Path(name)) for name in inputs}
 
     def write(self, answer: Any) -> None:
-        """Writes the picture or the page of an answer."""
-        path = str(self.path_of(answer.source))
-        if self.ending == ".html":
-            answer.result.to_html(path)
-        else:
-            answer.result.plot(path)
+        """Writes the picture or the page of an answer, to a new file that then takes its name."""
+        path = self.path_of(answer.source)
+        if path.is_dir() and not path.is_symlink():
+            raise ValueError(f"{path} is a folder; the picture or page of {answer.source} needs this name")
+        with tempfile.TemporaryDirectory(prefix=".", dir=self.folder) as private:
+            new = Path(private) / path.name
+            (answer.result.to_html if self.ending == ".html" else answer.result.plot)(str(new))
+            os.replace(new, path)
 
     def path_of(self, name: str) -> Path:
-        """A new path at each call."""
+        """The path for an input; a new one at each call."""
         stem = _stem(name)
         number = 1
         while True:
@@ -48,7 +53,7 @@ class OutputFiles:
 
 
 def _stem(name: str) -> str:
-    """The plain letters, digits and dashes of a file's name."""
+    """The ASCII letters, digits and dashes of a file's name."""
     stem = "stdin" if name == "-" else Path(name).stem
     return re.sub(r"[^\w-]+", "_", stem, flags=re.ASCII).strip("_")[:_LONGEST_STEM] or "input"
 

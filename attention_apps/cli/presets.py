@@ -1,11 +1,15 @@
-"""Lists the presets that came with the package: name, task, score, size, licence."""
+"""Lists the presets that came with the package: name, task, score, size, license."""
 
 import argparse
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-# A line of the card: "- Licence: ..." or "| Licence | ... |", in bold or not.
+from attention_apps.terminal import print_line
+
+# A line of the card: "- License: ..." or "| License | ... |", in bold or not.
 _CARD_LINE = r"^\W*{}\W*[:|]\W*?(\w.*?)[\s|]*$"
 
 _EXAMPLES = """examples:
@@ -22,31 +26,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from attention_apps.applications.preset_folder import preset_names, presets_root
+    from attention_apps.applications.preset import preset_names, presets_root
 
     presets = [describe(presets_root() / name) for name in preset_names()]
     if options.json:
         print(json.dumps(presets, ensure_ascii=False))
     else:
-        rows = [("name", "task", "score", "size", "licence")]
+        rows = [("name", "task", "score", "size", "license")]
         rows += [
-            (one["name"], one["task"], one["score"] or "", f"{one['bytes'] / 1e6:.1f} MB", one["licence"] or "")
+            (one["name"], one["task"], one["score"] or "", f"{one['bytes'] / 1e6:.1f} MB", one["license"] or "")
             for one in presets
         ]
         _print_table(rows)
     return 0
 
 
-def describe(folder: Path) -> dict[str, str | int | None]:
-    from attention_apps.applications.preset_folder import CARD, read_preset_config
+def describe(folder: Path) -> dict[str, Any]:
+    from attention_apps.applications.preset import CARD, read_task
 
     card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
     return {
         "name": folder.name,
-        "task": str(read_preset_config(folder).get("task")),
+        "task": read_task(folder),
         "score": _find(card, "score"),
         "bytes": sum(path.stat().st_size for path in folder.iterdir()),
-        "licence": _find(card, "licen[cs]e"),
+        "license": _find(card, "licen[cs]e"),
     }
 
 
@@ -55,7 +59,7 @@ def _find(card: str, word: str) -> str | None:
     return None if match is None else match[1]
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

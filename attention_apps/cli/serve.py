@@ -1,4 +1,4 @@
-"""Serves presets and exported models with the REST format of TensorFlow Serving, for trying things out."""
+"""The command `serve`: a REST server for presets and exported models."""
 
 import argparse
 import ipaddress
@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from attention_apps.applications.tasks import load
 from attention_apps.cli.quiet import import_tensorflow_quietly
-from attention_apps.cli.tasks import load_application
+from attention_apps.terminal import print_line
 
 _EXAMPLES = """examples:
   attention-apps serve runs/mine/preset
@@ -41,20 +42,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="milliseconds that a request waits for others (default: %(default)s)",
     )
+    parser.add_argument(
+        "--max-pixels",
+        type=float,
+        default=100,
+        metavar="MILLIONS",
+        help="of a request's images, and of a batch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-connections", type=int, default=2048, metavar="N", help="open connections (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-connections-per-peer",
+        type=int,
+        metavar="N",
+        help="open connections from one address (default: no limit)",
+    )
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
 def run(options: argparse.Namespace) -> int:
-    from attention_apps.serving.server import ServingLimits, import_uvicorn, run_server
+    try:
+        from attention_apps.serving.server import ServingLimits, run_server
+    except ImportError as error:
+        raise ValueError(str(error)) from None
 
-    import_uvicorn()
-    if not math.isfinite(options.max_body):
-        raise ValueError(f"`--max-body` must be a number of megabytes. Received: {options.max_body}")
+    for name in ("max_body", "max_pixels"):
+        if not math.isfinite(getattr(options, name)):
+            flag = name.replace("_", "-")
+            raise ValueError(f"`--{flag}` must be a finite number. Received: {getattr(options, name)}")
     limits = ServingLimits(
         max_body=int(options.max_body * 2**20),
+        max_total_body=int(max(options.max_body, 32) * 2**20) * 8,
         timeout=options.timeout,
         max_batch=options.max_batch,
         batch_delay=options.batch_delay / 1000,
+        max_pixels=int(options.max_pixels * 1e6),
+        max_connections=options.max_connections,
+        max_connections_per_peer=options.max_connections_per_peer,
     )
     names = [_name(model) for model in options.models]
     if len(set(names)) < len(names):
@@ -70,29 +95,38 @@ def run(options: argparse.Namespace) -> int:
                 say("anyone who can reach this address can use it; there are no passwords here")
             say("Ctrl-C ends")
 
-    run_server(models, options.host, options.port, limits, announce)
+    run_server(models, options.host, options.port, limits, announce, {"image_bytes": _decoded_pixels})
     return 0
 
 
+def _decoded_pixels(data: bytes) -> int:
+    """The pixels of an image that the model decodes; it refuses larger ones unread."""
+    from attention_apps.preprocessing.image_graph import MAX_PIXELS
+    from attention_apps.preprocessing.image_header import image_cost
+
+    pixels = image_cost(data)
+    return pixels if pixels <= MAX_PIXELS else 0
+
+
 def _name(model: str) -> str:
-    """The last part of a path that is no version."""
+    """Returns the last part of the path that is not a version number."""
     path = Path(model).absolute()
     return path.parent.name if path.name.isdecimal() else path.name
 
 
 def _load(model: str, name: str) -> Any:
-    """What `export` wrote, or what it would write of a preset."""
-    from attention_apps.applications.preset_folder import SUMS
+    """Loads an exported model, or exports a preset to a temporary folder and loads that."""
+    from attention_apps.applications.preset import SUMS
     from attention_apps.serving.loaded_model import LoadedModel
 
     if Path(model).is_dir() and not (Path(model) / SUMS).is_file():
         return LoadedModel(model)
     with tempfile.TemporaryDirectory() as folder:
-        return LoadedModel(load_application(model).export(Path(folder) / name))
+        return LoadedModel(load(model).export(Path(folder) / name))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this computer's own, which no other can reach."""
+    """Returns whether only this computer can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -100,5 +134,5 @@ def is_loopback(host: str) -> bool:
 
 
 def say(line: str) -> None:
-    """Tells the user something that is no result."""
-    print(f"attention-apps: {line}", file=sys.stderr, flush=True)
+    """Prints a message to the user that is not a result."""
+    print_line(f"attention-apps: {line}", sys.stderr)

@@ -33,18 +33,17 @@ def show_in_terminal(words: Sequence[str], steps: int, quiet: bool = False) -> N
 
 def _show_presets(console):
     """The applications on samples, as far as presets for them came with the package."""
-    from attention_apps.applications.image_captioner import ImageCaptioner
-    from attention_apps.applications.preset_folder import preset_names
-    from attention_apps.applications.text_summarizer import TextSummarizer
+    from attention_apps.applications import ImageCaptioner, TextSummarizer
+    from attention_apps.applications.preset import preset_names
 
     if TextSummarizer.default_preset in preset_names():
         console.print("\n[bold]Paragraphs and the headlines written for them[/bold]")
-        summarizer = TextSummarizer.from_preset(TextSummarizer.default_preset)
+        summarizer = TextSummarizer.from_preset()
         for text, summary in zip(TEXTS, summarizer.summarize(list(TEXTS)), strict=True):
             console.print(f"\n{text}\n-> [bold]{summary.text}[/bold]")
     if ImageCaptioner.default_preset in preset_names():
         console.print("\n[bold]Photos of scikit-image and their captions[/bold]")
-        captioner = ImageCaptioner.from_preset(ImageCaptioner.default_preset)
+        captioner = ImageCaptioner.from_preset()
         for name, caption in zip(PHOTOS, captioner.caption(sample_photos()), strict=True):
             console.print(f"{name} -> [bold]{caption.text}[/bold]")
 
@@ -111,7 +110,7 @@ def _reverse(model, word):
     options = DecodingOptions(beam_size=3, max_length=14)
     result = beam_search(model.decoder.step, model.decoder.init_state(memory), options)
     ids = [int(i) for i in ops.convert_to_numpy(result.token_ids)[0, 0] if i >= FIRST_LETTER]
-    _, weights = model.decoder(np.array([[1, *ids[:-1]]], "int32"), memory, return_attention=True)
+    weights = model.decoder(np.array([[1, *ids[:-1]]], "int32"), memory, return_dict=True)["attention"]
     return "".join(LETTERS[i - FIRST_LETTER] for i in ids), ops.convert_to_numpy(weights)[0, : len(ids)]
 
 

@@ -1,10 +1,11 @@
-"""Trains an application on your own data; the same command goes on where it stopped."""
+"""Trains a model on your own data; the same command resumes after an interruption."""
 
 import argparse
 import json
 
+from attention_apps.cli.arguments import add_data_arguments, make_application, parse_columns
 from attention_apps.cli.quiet import import_tensorflow_quietly
-from attention_apps.cli.tasks import add_data_arguments, make_application, parse_columns
+from attention_apps.terminal import print_line
 
 _EXAMPLES = """examples:
   attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine
@@ -20,17 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
     parser.add_argument("--output", required=True, metavar="FOLDER", help="checkpoints, logs, and `preset/` at the end")
     parser.add_argument(
-        "--cache", metavar="FOLDER", help="what is computed once for each source (default: in --output)"
+        "--cache", metavar="FOLDER", help="folder for what is computed once for each source (default: in --output)"
     )
-    parser.add_argument("--restart", action="store_true", help="begin anew where the folder holds a run")
+    parser.add_argument("--restart", action="store_true", help="start over where the folder holds a run")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     from dataclasses import asdict
     from pathlib import Path
-
-    from attention_apps.training.config import to_toml
 
     import_tensorflow_quietly()
     from attention_apps.training.distribution import find_strategy, is_chief
@@ -40,9 +39,6 @@ def run(options: argparse.Namespace) -> int:
     strategy = find_strategy()
     with strategy.scope():
         application = make_application(options)
-        if is_chief(strategy):
-            output.mkdir(parents=True, exist_ok=True)
-            (output / "config.toml").write_text(to_toml(application.config), encoding="utf-8")
         histories = application.fit(
             options.data,
             validation=options.validation,
@@ -60,5 +56,5 @@ def run(options: argparse.Namespace) -> int:
     elif not options.quiet:
         last = histories[-1]
         best = "" if last.best is None else f", best {last.best:.4f} at step {last.best_step:,}"
-        print(f"{last.steps:,} steps, stopped by {last.stopped_by}{best}; saved in {output / 'preset'}")
+        print_line(f"{last.steps:,} steps, stopped by {last.stopped_by}{best}; saved in {output / 'preset'}")
     return 0

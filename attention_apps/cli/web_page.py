@@ -1,16 +1,19 @@
 """The page of `attention-apps demo`: a tab for photos, one for recordings, one for texts. It needs no network."""
 
-import argparse
+import contextlib
 import os
+import signal
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from attention_apps.applications.tasks import application_class
 from attention_apps.cli.samples import PHOTOS, TEXTS, sample_photos
-from attention_apps.cli.tasks import application_class, search_options
 from attention_apps.cli.web_answers import STYLE, caption_answer, message, summary_answer, transcript_answer
+from attention_apps.cli.web_guard import PageGuard
 
 NUM_BEST = 4
 _HEAD = """<h1>attention_apps</h1>
@@ -28,8 +31,6 @@ _SETTINGS = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
 }
-# The browser loads nothing from elsewhere, whatever a version of gradio would like it to.
-_POLICY = b"default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'; frame-ancestors 'self'"
 _MAX_UPLOAD = 200 << 20
 _SHUTDOWN_SECONDS = 2
 
@@ -44,23 +45,77 @@ def import_gradio() -> Any:
     return gradio
 
 
-def run_page(applications: Mapping[str, Any], host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serves the page until it is interrupted; what was uploaded is then deleted.
+def run_page(
+    applications: Mapping[str, Any],
+    host: str,
+    port: int,
+    announce: Callable[[str], None],
+    allowed_hosts: Collection[str] = (),
+) -> None:
+    """Serves the page until it is interrupted or terminated, then deletes all uploads.
 
     Args:
-        applications: by task; `None` where there is none.
+        applications: by task; `None` where there is no model.
         host, port: where to listen; 0 is any free port.
-        announce: told the URL of the page.
+        announce: called with the URL of the page.
+        allowed_hosts: see `make_page`.
     """
     from attention_apps.serving.server import run_asgi
 
-    with tempfile.TemporaryDirectory(prefix="attention_apps_") as uploads:
-        os.environ["GRADIO_TEMP_DIR"] = uploads
-        run_asgi(make_page(applications), host, port, announce, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
+    with _exit_on_signals(), _private_folder() as uploads:
+        page = make_page(applications, uploads, [host, *allowed_hosts])
+        run_asgi(page, host, port, announce, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
 
 
-def make_page(applications: Mapping[str, Any]) -> Callable:
-    """The page as an ASGI application; for the argument see `run_page`."""
+@contextlib.contextmanager
+def _exit_on_signals() -> Iterator[None]:
+    """Makes SIGTERM and SIGHUP end the process with an exception, so that it cleans up.
+
+    Uvicorn catches SIGTERM, shuts down, and then raises it again for the handler set here.
+    """
+
+    def leave(number: int, frame: Any) -> None:
+        for other in handlers:  # a second signal must not interrupt the cleanup
+            signal.signal(other, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    handlers: dict[int, Any] = {signal.SIGTERM: leave}
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        handlers[signal.SIGHUP] = lambda number, frame: signal.raise_signal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
+        handlers.clear()
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[Path]:
+    """A folder for uploads and all other temporary files of this process; deleted at the end."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="attention_apps_", ignore_cleanup_errors=True) as folder:
+        uploads, work = Path(folder, "uploads"), Path(folder, "work")
+        uploads.mkdir()
+        work.mkdir()
+        tempfile.tempdir = str(work)
+        try:
+            yield uploads
+        finally:
+            tempfile.tempdir = before
+
+
+def make_page(applications: Mapping[str, Any], uploads: Path, allowed_hosts: Collection[str] = ()) -> PageGuard:
+    """Makes the page as an ASGI application.
+
+    Args:
+        applications: see `run_page`.
+        uploads: the folder for uploads. No other file can be read through the page.
+        allowed_hosts: host names under which the page is reached; loopback names always work.
+    """
+    os.environ["GRADIO_TEMP_DIR"] = str(uploads)
     gradio = import_gradio()
     from fastapi import FastAPI
 
@@ -73,7 +128,9 @@ def make_page(applications: Mapping[str, Any]) -> Callable:
                     if applications[task] is None:
                         gradio.HTML(_without_model(task))
                     else:
-                        tab.fill(applications[task])
+                        tab.fill(applications[task], uploads)
+    # `launch` sets this and `mount_gradio_app` does not: without it, gradio copies any file that a request names.
+    page.has_launched = True
     application = gradio.mount_gradio_app(
         FastAPI(openapi_url=None),
         page,
@@ -86,10 +143,10 @@ def make_page(applications: Mapping[str, Any]) -> Callable:
         enable_monitoring=False,
         mcp_server=False,
     )
-    return _with_policy(application)
+    return PageGuard(application, uploads, allowed_hosts)
 
 
-def _photo_tab(captioner: Any) -> None:
+def _photo_tab(captioner: Any, uploads: Path) -> None:
     import gradio
 
     wait = message("Drop a photo on the left, take one with the camera, or choose one of the samples.")
@@ -98,14 +155,14 @@ def _photo_tab(captioner: Any) -> None:
             photo = gradio.Image(
                 label="Photo", sources=["upload", "webcam", "clipboard"], type="filepath", height=320, buttons=[]
             )
-            gradio.Examples(_sample_files(), photo, label="Photos to try")
+            gradio.Examples(_sample_files(uploads), photo, label="Photos to try")
         with gradio.Column(scale=3):
             answer = gradio.HTML(wait)
-    method = partial(captioner.caption, options=more_alternatives(captioner))
-    _answer_files(photo, answer, method, caption_answer, wait)
+    method = partial(captioner.caption, num_best=NUM_BEST)
+    _answer_files(photo, answer, method, caption_answer, wait, uploads)
 
 
-def _speech_tab(recognizer: Any) -> None:
+def _speech_tab(recognizer: Any, uploads: Path) -> None:
     import gradio
 
     wait = message("Drop a recording on the left (WAV, FLAC, OGG or MP3), or record one with the microphone.")
@@ -114,11 +171,11 @@ def _speech_tab(recognizer: Any) -> None:
             recording = gradio.Audio(label="Recording", sources=["upload", "microphone"], type="filepath", buttons=[])
         with gradio.Column(scale=2):
             answer = gradio.HTML(wait)
-    method = partial(recognizer.transcribe, options=more_alternatives(recognizer), quiet=True)
-    _answer_files(recording, answer, method, transcript_answer, wait)
+    method = partial(recognizer.transcribe, num_best=NUM_BEST, quiet=True)
+    _answer_files(recording, answer, method, transcript_answer, wait, uploads)
 
 
-def _text_tab(summarizer: Any) -> None:
+def _text_tab(summarizer: Any, uploads: Path) -> None:
     import gradio
 
     with gradio.Row():
@@ -129,7 +186,7 @@ def _text_tab(summarizer: Any) -> None:
             gradio.Examples([[one] for one in TEXTS], text, label="Texts to try", example_labels=names)
         with gradio.Column(scale=3):
             answer = gradio.HTML(message("Paste a text on the left, or choose one of the samples, and summarize it."))
-    method = partial(summarizer.summarize, options=more_alternatives(summarizer))
+    method = partial(summarizer.summarize, num_best=NUM_BEST)
     events = [button.click, text.submit]
     gradio.on(events, partial(_respond, method, summary_answer), text, answer, api_visibility="private")
 
@@ -139,7 +196,7 @@ class Tab(NamedTuple):
 
     title: str
     option: str
-    fill: Callable[[Any], None]
+    fill: Callable[[Any, Path], None]
 
 
 TABS = {
@@ -157,21 +214,15 @@ def _without_model(task: str) -> str:
     )
 
 
-def more_alternatives(application: Any) -> Any:
-    """The decoding options of a preset, with alternatives."""
-    asked = argparse.Namespace(beam_size=None, n_best=NUM_BEST, max_length=None)
-    return search_options(application.config.decoding, asked)
-
-
-def _answer_files(component: Any, answer: Any, method: Callable, show: Callable, wait: str) -> None:
-    """Answers each file that comes into a component, as it was uploaded: what is wrong with it, we say ourselves."""
+def _answer_files(component: Any, answer: Any, method: Callable, show: Callable, wait: str, uploads: Path) -> None:
+    """Answers each file that is uploaded. Gradio does not read it first, so that errors are our own messages."""
 
     def respond(upload: Mapping[str, Any] | None) -> str:
         if upload is None:
             return wait
         path = Path(upload["path"] or "").resolve()
-        if not path.is_relative_to(Path(os.environ["GRADIO_TEMP_DIR"]).resolve()):
-            return message(f"{path} was not uploaded.", is_problem=True)
+        if not path.is_relative_to(uploads.resolve()):
+            return message("This file was not uploaded.", is_problem=True)
         return _respond(method, show, path)
 
     component.change(respond, component, answer, preprocess=False, api_visibility="private")
@@ -186,23 +237,11 @@ def _respond(method: Callable, show: Callable, source: Any) -> str:
         return message(str(error).replace(folder, ""), is_problem=True)
 
 
-def _sample_files() -> list[str]:
-    """The sample photos, written to where uploads go."""
+def _sample_files(uploads: Path) -> list[str]:
+    """Writes the sample photos to the folder for uploads."""
     from PIL import Image
 
-    paths = [Path(os.environ["GRADIO_TEMP_DIR"]) / f"{name}.jpg" for name in PHOTOS]
+    paths = [uploads / f"{name}.jpg" for name in PHOTOS]
     for path, pixels in zip(paths, sample_photos(), strict=True):
         Image.fromarray(pixels).save(path, quality=90)
     return [str(path) for path in paths]
-
-
-def _with_policy(application: Callable) -> Callable:
-    async def answer(scope: Mapping[str, Any], receive: Callable, send: Callable) -> None:
-        async def send_with_policy(event: dict[str, Any]) -> None:
-            if event["type"] == "http.response.start":
-                event["headers"] = [*event["headers"], (b"content-security-policy", _POLICY)]
-            await send(event)
-
-        await application(scope, receive, send_with_policy)
-
-    return answer

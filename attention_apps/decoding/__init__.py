@@ -1,13 +1,12 @@
-"""Writing a sequence token by token: beam search, greedy search and sampling, over any `step(token, state)`.
+"""Generating sequences token by token: beam search, greedy search and sampling.
 
-Nothing here knows a model.
+Works with any `step(token, state) -> (logits, state)` and depends on no model.
 """
 
 from attention_apps.decoding.beam_search import beam_search
-from attention_apps.decoding.ensemble import ensemble_state, ensemble_step
 from attention_apps.decoding.options import DecodingOptions
 from attention_apps.decoding.result import DecodingResult
 from attention_apps.decoding.sampling import sample
-from attention_apps.decoding.scorers import Scorer
+from attention_apps.decoding.scorers import Scorer, ensemble_state, ensemble_step
 
 __all__ = ["DecodingOptions", "DecodingResult", "beam_search", "sample", "ensemble_step", "ensemble_state", "Scorer"]

@@ -1,32 +1,36 @@
-"""A language model that counts: how often each token follows the few before it."""
+"""An n-gram language model with Witten-Bell smoothing, as a scorer of next tokens."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self, TypeAlias
 
 import numpy as np
 from keras import ops
 
+from attention_apps.checks import require
+from attention_apps.constants import END, START
 from attention_apps.decoding.scorers import Scorer
 from attention_apps.decoding.state import State, Tensor
 
-_START, _END = 1, 2
 _HEADER = "n-gram counts"
-_MAX_CONTEXTS = 2_000_000
+_MAX_ORDER = 32
+_MAX_DIGITS = 15
+_MAX_LINE_LENGTH = (_MAX_ORDER + 1) * (_MAX_DIGITS + 1)
+_MAX_TABLE_SIZE = 100_000_000  # histories times vocabulary: 0.4 GB for each of the two tables
 
-Context = tuple[int, ...]
+History: TypeAlias = tuple[int, ...]
 
 
 class NgramModel:
-    """p(token | the tokens before it), as an automaton: a row of log-probabilities for each history that was seen.
+    """p(token | previous tokens), as an automaton with one row of log-probabilities per history in the counts.
 
-    Counts of long histories are mixed with those of shorter ones after Witten and Bell, down to a uniform
-    distribution: p(w | h) = (c(h w) + t(h) p(w | h')) / (c(h) + t(h)), with t(h) different tokens seen after h, and h'
-    the history without its first token.
+    The distribution after a history is interpolated with that of the next shorter history, down to a uniform
+    distribution: p(w | h) = (c(h w) + t(h) p(w | h')) / (c(h) + t(h)). Here t(h) is the number of different tokens seen
+    after h, and h' is h without its first token.
 
     Args:
-        counts: how often each token was seen after each history, `{(1, 5): {7: 2}}`; a text begins with token 1 and
-            ends with token 2.
+        counts: how often each token was seen after each history, `{(1, 5): {7: 2}}`. Texts start with token 1 and end
+            with token 2.
         vocabulary_size: number of tokens.
 
     Example:
@@ -40,26 +44,23 @@ class NgramModel:
         CTC and attention.
     """
 
-    def __init__(self, counts: dict[Context, dict[int, int]], vocabulary_size: int):
-        if len(counts) > _MAX_CONTEXTS:
-            raise ValueError(f"`counts` must have at most {_MAX_CONTEXTS:,} histories. Received: {len(counts):,}")
-        tokens = [token for history, seen in counts.items() for token in (*history, *seen)]
-        if tokens and not 0 <= min(tokens) <= max(tokens) < vocabulary_size:
-            raise ValueError(f"`counts` must be of tokens from 0 to {vocabulary_size - 1}.")
+    def __init__(self, counts: Mapping[History, Mapping[int, int]], vocabulary_size: int) -> None:
+        _check_counts(counts, vocabulary_size)
         self.vocabulary_size = vocabulary_size
-        self._counts = {(): {}, **counts}
-        self._numbers = {history: number for number, history in enumerate(sorted(self._counts, key=_by_length))}
-        self.log_probs = np.log(self._mixed_probabilities()).astype(np.float32)  # (histories, V)
-        self.successors = self._find_successors()  # (histories, V)
+        self._counts: dict[History, Mapping[int, int]] = {(): {}, **counts}
+        in_order = sorted(self._counts, key=lambda history: (len(history), history))
+        self._numbers = {history: number for number, history in enumerate(in_order)}
+        self.log_probs: np.ndarray = self._find_log_probs()  # (histories, V)
+        self.successors: np.ndarray = self._find_successors()  # (histories, V)
 
     @classmethod
     def fit(cls, texts: Iterable[Sequence[int]], vocabulary_size: int, order: int = 6) -> Self:
-        """Counts the n-grams of texts, given as token ids without start and end; `order` is the longest n."""
-        if order < 1:
-            raise ValueError(f"`order` must be at least 1. Received: order={order}")
-        counts: dict[Context, Counter[int]] = {}
+        """Count the n-grams of texts, up to n = `order`. Texts are token ids without start and end token."""
+        require(order >= 1, "order", "at least 1", order)
+        require(order <= _MAX_ORDER, "order", f"at most {_MAX_ORDER}", order)
+        counts: dict[History, Counter[int]] = {}
         for text in texts:
-            tokens = (_START, *text, _END)
+            tokens = (START, *text, END)
             for place in range(1, len(tokens)):
                 for length in range(min(order, place + 1)):
                     counts.setdefault(tokens[place - length : place], Counter())[tokens[place]] += 1
@@ -67,20 +68,18 @@ class NgramModel:
 
     @classmethod
     def from_text(cls, text: str, vocabulary_size: int) -> Self:
-        """Reads what `to_text` gave; a bad line is an error that names it."""
+        """Read the output of `to_text`. An error names the line that is wrong."""
         first, *lines = text.splitlines() or [""]
         if first != _HEADER:
             raise ValueError(f"The first line of n-gram counts must be {_HEADER!r}. Received: {first[:40]!r}")
-        counts: dict[Context, dict[int, int]] = {}
+        counts: dict[History, dict[int, int]] = {}
         for number, line in enumerate(lines, 2):
-            if not all(field.isascii() and field.isdigit() for field in line.split()) or len(line.split()) < 2:
-                raise ValueError(f"Line {number} of the n-gram counts must be numbers. Received: {line[:40]!r}")
-            count, *history, token = map(int, line.split())
+            count, *history, token = _parse_line(line, number)
             counts.setdefault(tuple(history), {})[token] = count
         return cls(counts, vocabulary_size)
 
     def to_text(self) -> str:
-        """A line for each n-gram: how often it was seen, and its tokens."""
+        """Write one line per n-gram: its count and its tokens."""
         lines = [
             " ".join(map(str, (count, *history, token)))
             for history in self._numbers
@@ -89,38 +88,39 @@ class NgramModel:
         return "\n".join([_HEADER, *lines]) + "\n"
 
     def log_prob(self, text: Sequence[int]) -> float:
-        """The log-probability of a text, its end included."""
-        total, number = 0.0, self._number((_START,))
-        for token in (*text, _END):
+        """The log-probability of a text, including its end."""
+        total, number = 0.0, self._number((START,))
+        for token in (*text, END):
             total += float(self.log_probs[number, token])
             number = int(self.successors[number, token])
         return total
 
     def scorer(self, batch: int | Tensor, weight: float) -> Scorer:
-        """The model as a scorer of a search over `batch` items."""
+        """Make a scorer for a search over `batch` items."""
         log_probs, successors = ops.convert_to_tensor(self.log_probs), ops.convert_to_tensor(self.successors)
-        before_start = self._number((_START,))
 
         def score(token: Tensor, state: State) -> tuple[Tensor, State]:
-            follower = ops.take(ops.reshape(successors, (-1,)), state["history"] * self.vocabulary_size + token)
-            history = ops.where(token == _START, state["history"], follower)
+            successor = ops.take(ops.reshape(successors, (-1,)), state["history"] * self.vocabulary_size + token)
+            history = ops.where(token == START, state["history"], successor)
             return ops.take(log_probs, history, axis=0), {"history": history}
 
-        return Scorer(score, {"history": ops.full((batch,), before_start, dtype="int32")}, weight, upper_bound=0.0)
+        state = {"history": ops.full((batch,), self._number((START,)), dtype="int32")}
+        return Scorer(score, state, weight, upper_bound=0.0)
 
-    def _mixed_probabilities(self):
-        """`(histories, V)`; shorter histories come first, so that those mixed in are there already."""
+    def _find_log_probs(self) -> np.ndarray:
+        """Interpolate the counts. Shorter histories come first, so their distributions are known when needed."""
         probabilities = np.empty((len(self._numbers), self.vocabulary_size))
         for history, number in self._numbers.items():
             seen = self._counts[history]
-            mixed = 1 / self.vocabulary_size if not history else probabilities[self._number(history[1:])]
+            shorter = probabilities[self._number(history[1:])] if history else 1 / self.vocabulary_size
             kinds, total = max(len(seen), 1), sum(seen.values())
-            probabilities[number] = kinds * mixed / (total + kinds)
-            probabilities[number, list(seen)] += np.array([*seen.values()]) / (total + kinds) if seen else 0
-        return probabilities
+            probabilities[number] = kinds * shorter / (total + kinds)
+            if seen:
+                probabilities[number, list(seen)] += np.array([*seen.values()]) / (total + kinds)
+        return np.log(probabilities, out=probabilities).astype(np.float32)
 
-    def _find_successors(self):
-        """The history after each history and token: the longest known one that ends alike."""
+    def _find_successors(self) -> np.ndarray:
+        """For each history and token, the number of the longest known history that the longer text ends with."""
         successors = np.zeros((len(self._numbers), self.vocabulary_size), np.int32)
         for history, number in self._numbers.items():
             if history:
@@ -131,12 +131,36 @@ class NgramModel:
                     successors[number, token] = self._numbers[extended]
         return successors
 
-    def _number(self, history):
-        """Of the longest known history that ends like this one."""
+    def _number(self, history: History) -> int:
+        """The number of the longest known history that this history ends with."""
         while history not in self._numbers:
             history = history[1:]
         return self._numbers[history]
 
 
-def _by_length(history):
-    return len(history), history
+def _check_counts(counts: Mapping[History, Mapping[int, int]], vocabulary_size: int) -> None:
+    """Check sizes first. They bound the time and memory that a model from a file can take."""
+    require(vocabulary_size >= 1, "vocabulary_size", "at least 1", vocabulary_size)
+    limit = _MAX_TABLE_SIZE // vocabulary_size
+    if len(counts) >= limit:
+        received = f"Received: {len(counts):,} histories and vocabulary_size={vocabulary_size:,}"
+        raise ValueError(f"`counts` must have fewer than {limit:,} histories for this vocabulary. {received}")
+    longest = max(map(len, counts), default=0)
+    if longest >= _MAX_ORDER:
+        raise ValueError(f"`counts` must have histories of fewer than {_MAX_ORDER} tokens. Received: {longest:,}")
+    tokens = [token for history, seen in counts.items() for token in (*history, *seen)]
+    if tokens and not 0 <= min(tokens) <= max(tokens) < vocabulary_size:
+        raise ValueError(f"`counts` must have tokens from 0 to {vocabulary_size - 1}.")
+
+
+def _parse_line(line: str, number: int) -> list[int]:
+    """Read a line of counts. The length is checked first, so that a long line costs no time."""
+    if len(line) > _MAX_LINE_LENGTH:
+        expected = f"must have at most {_MAX_LINE_LENGTH} characters. Received: {len(line):,} characters"
+        raise ValueError(f"Line {number} of the n-gram counts {expected}")
+    fields = line.split()
+    are_numbers = all(field.isascii() and field.isdigit() and len(field) <= _MAX_DIGITS for field in fields)
+    if not are_numbers or len(fields) < 2:
+        expected = f"must be two or more numbers of at most {_MAX_DIGITS} digits. Received: {line[:40]!r}"
+        raise ValueError(f"Line {number} of the n-gram counts {expected}")
+    return [int(field) for field in fields]

@@ -1,25 +1,45 @@
-"""What a search found."""
+"""The result of beam search and sampling."""
 
-from typing import Any, NamedTuple
+import math
+from typing import NamedTuple
+
+from keras import ops
+
+from attention_apps.decoding.state import Tensor
 
 
 class DecodingResult(NamedTuple):
-    """Hypotheses of each item of a batch, as tensors; a named tuple, so that a compiled function can return it.
+    """The hypotheses of each item of a batch, as tensors. A named tuple, so that a compiled function can return it.
 
-    Beam search puts the best first, finished ones before unfinished ones; samples stand in the order they were
-    drawn. Where there are fewer hypotheses than were asked for, the rest has length 0 and a score of -inf.
+    Beam search returns the best hypothesis first, and finished ones before unfinished ones. Samples are in the order
+    in which they were drawn. If there are fewer hypotheses than requested, the rest have length 0 and score -inf.
 
     Attributes:
-        token_ids: int32 `(batch, num_best, max_length)`, without the start token, with the end token, then 0.
-        scores: float32 `(batch, num_best)`, what the ranking goes by; see `DecodingOptions`.
-        log_probs: float32 `(batch, num_best)`, the sum of the tokens' log-probabilities under the model's
-            `softmax(logits / temperature)`: no penalty, ban or scorer is in it.
-        lengths: int32 `(batch, num_best)`, the end token included.
-        finished: bool `(batch, num_best)`, false where the maximum length came before the end token.
+        token_ids: int32 `(batch, num_best, max_length)`. Excludes the start token, includes the end token, and is
+            padded with 0.
+        scores: float32 `(batch, num_best)`. The ranking is by these; see `DecodingOptions`.
+        log_probs: float32 `(batch, num_best)`. The sum of the tokens' log-probabilities under the model's
+            `softmax(logits / temperature)`, without penalties, bans and scorers.
+        lengths: int32 `(batch, num_best)`. Includes the end token.
+        finished: bool `(batch, num_best)`. False if the maximum length was reached before the end token.
     """
 
-    token_ids: Any
-    scores: Any
-    log_probs: Any
-    lengths: Any
-    finished: Any
+    token_ids: Tensor
+    scores: Tensor
+    log_probs: Tensor
+    lengths: Tensor
+    finished: Tensor
+
+
+def make_result(
+    token_ids: Tensor, scores: Tensor, log_probs: Tensor, lengths: Tensor, finished: Tensor
+) -> DecodingResult:
+    """Build a result in which hypotheses of score -inf, which do not exist, are empty."""
+    exists = scores > -math.inf
+    return DecodingResult(
+        token_ids=ops.where(ops.expand_dims(exists, -1), token_ids, 0),
+        scores=scores,
+        log_probs=ops.where(exists, log_probs, -math.inf),
+        lengths=ops.where(exists, lengths, 0),
+        finished=ops.logical_and(finished, exists),
+    )

@@ -1,20 +1,40 @@
-"""Sequences drawn at random from a model."""
+"""Sampling, and the loop that it shares with greedy search: one token at a time for each row."""
 
+import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import keras
-from keras import ops
+from keras import ops, tree
 
-from attention_apps.decoding.candidates import best_candidates
-from attention_apps.decoding.next_tokens import values_of
+from attention_apps.checks import require
 from attention_apps.decoding.options import DecodingOptions
-from attention_apps.decoding.prefix import forced_tokens
-from attention_apps.decoding.result import DecodingResult
-from attention_apps.decoding.rollout import write_sequences
-from attention_apps.decoding.scorers import Scorer, join_scorers
-from attention_apps.decoding.state import State, Step, Tensor, as_tensors, batch_size
+from attention_apps.decoding.result import DecodingResult, make_result
+from attention_apps.decoding.scorers import ScoredStep, Scorer, join_scorers
+from attention_apps.decoding.scoring import (
+    best_candidates,
+    coverage_scores,
+    forced_at,
+    forced_tokens,
+    penalize_length,
+    score_next_tokens,
+    values_of,
+)
+from attention_apps.decoding.state import (
+    State,
+    Step,
+    Tensor,
+    as_tensors,
+    batch_size,
+    keep_shape,
+    repeat_rows,
+    repeat_state,
+)
 
-# Keeps a draw below the last cumulative probability, whatever the rounding.
+# Chooses tokens `(rows,)` from the scores of all tokens `(rows, vocabulary)` and the position.
+Choose: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+# Keeps a draw below the last cumulative probability in spite of rounding.
 _LARGEST_DRAW = 1.0 - 1e-6
 _CHUNK = 64
 
@@ -26,49 +46,130 @@ def sample(
     num_samples: int = 1,
     top_k: int | None = None,
     top_p: float | None = None,
-    seed: "int | keras.random.SeedGenerator | None" = None,
+    seed: int | keras.random.SeedGenerator | None = None,
     scorers: Sequence[Scorer] = (),
     prefix: Tensor | None = None,
 ) -> DecodingResult:
-    """Draws `num_samples` independent sequences for each item.
+    """Draw `num_samples` independent sequences for each item.
 
-    Tokens are drawn from the distribution that beam search would rank them by: temperature, repetition penalty,
-    scorers and bans all count. `beam_size` and `num_best` do not.
+    Tokens are drawn from the distribution that beam search ranks them by, with temperature, repetition penalty,
+    scorers and bans. `beam_size` and `num_best` are ignored.
 
     Args:
-        step: as for `beam_search`.
-        state: as for `beam_search`.
+        step: as in `beam_search`.
+        state: as in `beam_search`.
         options: see `DecodingOptions`.
-        num_samples: takes the place of `num_best` in the result.
+        num_samples: number of sequences per item. Replaces `num_best` in the shapes of the result.
         top_k: draw from the k most likely tokens only.
-        top_p: draw from the smallest set of most likely tokens that has this probability (of what `top_k` left).
-            On its own it has to sort the vocabulary at each step, which is slow; with `top_k` it is not.
+        top_p: draw from the smallest set of most likely tokens that has this probability, after `top_k`. Without
+            `top_k` it sorts the vocabulary at each step, which is slow.
         seed: an integer gives the same samples at each call, a `keras.random.SeedGenerator` new ones.
         scorers: see `Scorer`.
-        prefix: forced tokens of each item, `(batch, length)`, padded with 0.
+        prefix: forced first tokens of each item, `(batch, length)`, padded with 0.
 
     Reference:
         Fan et al. 2018, section 5.4 (top-k); Holtzman et al. 2020, section 3.1 (top-p).
     """
-    _check(num_samples, top_k, top_p)
+    require(num_samples >= 1, "num_samples", "at least 1", num_samples)
+    require(top_k is None or top_k >= 1, "top_k", "at least 1 or None", top_k)
+    require(top_p is None or 0 < top_p <= 1, "top_p", "above 0 and at most 1, or None", top_p)
     state = as_tensors(state)
     batch = batch_size(state)
     forced = forced_tokens(prefix, batch, options)
-    step, state = join_scorers(step, state, scorers)
+    scored_step, state = join_scorers(step, state, scorers)
     draws = keras.random.uniform((options.max_length, batch * num_samples), 0.0, _LARGEST_DRAW, "float32", seed)
-    return write_sequences(step, state, batch, forced, options, _chooser(draws, top_k, top_p), num_samples)
+    choose = _choose_at_random(draws, top_k, top_p)
+    return write_sequences(scored_step, state, batch, forced, options, choose, num_samples)
 
 
-def _check(num_samples: int, top_k: int | None, top_p: float | None) -> None:
-    if num_samples < 1:
-        raise ValueError(f"`num_samples` must be at least 1. Received: num_samples={num_samples}")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"`top_k` must be at least 1 or None. Received: top_k={top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"`top_p` must be above 0 and at most 1, or None. Received: top_p={top_p}")
+class Rows(NamedTuple):
+    """The sequences so far: tokens `(rows, max_length)`, the rest `(rows,)`. Sequences that have ended never change."""
+
+    tokens: Tensor
+    last: Tensor
+    totals: Tensor
+    log_probs: Tensor
+    coverage: Tensor
+    lengths: Tensor
+    finished: Tensor
+
+    def is_open(self) -> Tensor:
+        """True where a sequence is extended: it has not ended, and there was a token to write."""
+        return ops.logical_and(ops.logical_not(self.finished), self.totals > -math.inf)
 
 
-def _chooser(draws: Tensor, top_k: int | None, top_p: float | None) -> Callable[[Tensor, Tensor], Tensor]:
+def write_sequences(
+    step: ScoredStep,
+    state: State,
+    batch: int | Tensor,
+    forced: Tensor | None,
+    options: DecodingOptions,
+    choose: Choose,
+    copies: int = 1,
+) -> DecodingResult:
+    """Write `copies` sequences for each item. `step` and `state` come from `join_scorers`."""
+    state = repeat_state(as_tensors(state), copies)
+    forced = None if forced is None else repeat_rows(forced, copies)
+
+    def body(position: Tensor, rows: Rows, entries: list[Tensor]) -> tuple[Tensor, Rows, list[Tensor]]:
+        (logits, scorers), new_state = step(rows.last, tree.pack_sequence_as(state, entries))
+        rows = _write(rows, logits, scorers, new_state["model"], forced, position, options, choose)
+        return position + 1, rows, [keep_shape(new, old) for new, old in zip(tree.flatten(new_state), entries)]
+
+    def should_continue(position: Tensor, rows: Rows, entries: list[Tensor]) -> Tensor:
+        return ops.logical_and(position < options.max_length, ops.any(rows.is_open()))
+
+    start = (ops.convert_to_tensor(0, "int32"), _start(batch * copies, options), tree.flatten(state))
+    _, rows, _ = ops.while_loop(should_continue, body, start)
+    scores = penalize_length(rows.totals, ops.maximum(rows.lengths, 1), options) + rows.coverage
+    parts = (rows.tokens, scores, rows.log_probs, rows.lengths, rows.finished)
+    return make_result(*(ops.reshape(part, (-1, copies, *part.shape[1:])) for part in parts))
+
+
+def _start(number: int | Tensor, options: DecodingOptions) -> Rows:
+    zeros, lengths = ops.zeros((number,), "float32"), ops.zeros((number,), "int32")
+    tokens = ops.zeros((number, options.max_length), "int32")
+    last = ops.full((number,), options.start_token, "int32")
+    return Rows(tokens, last, zeros, zeros, zeros, lengths, ops.zeros((number,), "bool"))
+
+
+def _write(
+    rows: Rows,
+    logits: Tensor,
+    scorers: Tensor | None,
+    state: State,
+    forced: Tensor | None,
+    position: Tensor,
+    options: DecodingOptions,
+    choose: Choose,
+) -> Rows:
+    """Write one more token into every open row."""
+    next_tokens = score_next_tokens(logits, scorers, rows.tokens, position, options)
+    index = ops.arange(ops.shape(rows.tokens)[0])
+    token = choose(next_tokens.allowed, position)
+    scores = values_of(next_tokens.allowed, index, token)
+    if forced is not None:
+        wanted = forced_at(forced, position)
+        token = ops.where(wanted > 0, wanted, token)
+        scores = ops.where(wanted > 0, values_of(next_tokens.scores, index, token), scores)
+    normalizer = next_tokens.normalizer[:, 0]
+    is_open, coverage = rows.is_open(), coverage_scores(state, options)
+    is_here = ops.logical_and(ops.expand_dims(is_open, 1), ops.arange(options.max_length) == position)
+    log_probs = values_of(next_tokens.logits, index, token) - normalizer
+    return Rows(
+        tokens=ops.where(is_here, ops.expand_dims(token, 1), rows.tokens),
+        last=ops.where(is_open, token, rows.last),
+        totals=ops.where(is_open, rows.totals + scores - normalizer, rows.totals),
+        log_probs=ops.where(is_open, rows.log_probs + log_probs, rows.log_probs),
+        coverage=rows.coverage if coverage is None else ops.where(is_open, coverage, rows.coverage),
+        lengths=ops.where(is_open, position + 1, rows.lengths),
+        finished=ops.logical_or(rows.finished, ops.logical_and(is_open, token == options.end_token)),
+    )
+
+
+def _choose_at_random(draws: Tensor, top_k: int | None, top_p: float | None) -> Choose:
+    """Choose tokens by uniform random numbers, `(max_length, rows)`, one per position and row."""
+
     def choose(scores: Tensor, position: Tensor) -> Tensor:
         draw = ops.take(draws, position, axis=0)  # (R,)
         if top_k is None and top_p is None:
@@ -84,7 +185,7 @@ def _chooser(draws: Tensor, top_k: int | None, top_p: float | None) -> Callable[
 
 
 def _most_likely(scores: Tensor, top_k: int | None) -> tuple[Tensor, Tensor]:
-    """The best `top_k` tokens, or all, in order: scores and token ids, `(rows, k)`."""
+    """The scores and ids of the best `top_k` tokens, or of all, in descending order, `(rows, k)`."""
     if top_k is None:
         return ops.top_k(scores, ops.shape(scores)[-1])
     best = best_candidates(scores, ops.zeros((ops.shape(scores)[0], 1)), top_k)
@@ -92,7 +193,7 @@ def _most_likely(scores: Tensor, top_k: int | None) -> tuple[Tensor, Tensor]:
 
 
 def _invert_in_chunks(probabilities: Tensor, draws: Tensor) -> Tensor:
-    """As `_invert`, for a whole vocabulary: first a chunk is drawn, then a token of it."""
+    """Like `_invert`, but faster for a whole vocabulary: draws a chunk first, then a token in it."""
     size = ops.shape(probabilities)[-1]
     missing = -size % _CHUNK
     padded = ops.pad(probabilities, ((0, 0), (0, missing)))
@@ -107,7 +208,7 @@ def _invert_in_chunks(probabilities: Tensor, draws: Tensor) -> Tensor:
 
 
 def _invert(weights: Tensor, draws: Tensor) -> Tensor:
-    """The first index at which the cumulative share exceeds the draw; never one of weight 0."""
+    """The first index whose cumulative share exceeds the draw. Never an index of weight 0."""
     cumulative = ops.cumsum(weights, axis=-1)
     reached = cumulative > ops.expand_dims(draws, 1) * cumulative[:, -1:]
     reached = ops.logical_and(reached, weights > 0)

@@ -1,48 +1,53 @@
-"""Further opinions on the next token: a language model, CTC, or anything else that scores a whole vocabulary."""
+"""Combining models: scorers that take part in a search, and ensembles."""
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias, get_args
 
 from keras import ops
 
+from attention_apps.checks import require
 from attention_apps.decoding.state import State, Step, Tensor
+
+# A step that returns `((logits, weighted sum of the scorers or None), state)`.
+ScoredStep: TypeAlias = Callable[[Tensor, State], tuple[tuple[Tensor, Tensor | None], State]]
+Average = Literal["log", "probability"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Scorer:
     """Adds `weight · scores` to the model's log-probability of every next token.
 
-    `call(token, state)` has the contract of a decoder's `step`: it gets the token written last by each hypothesis
-    (at first the start token), `(rows,)`, and its own state, and returns the scores of all next tokens,
-    `(rows, vocabulary)`, used as they are, together with its new state. The search repeats and reorders that state
-    as it does the model's. So a state belongs to a hypothesis, and what a token does to it is worked out in the
-    following call, when that token is known to have been chosen:
+    `call(token, state)` works like a decoder's `step`. It gets the last token of each hypothesis, `(rows,)`, at first
+    the start token, and the scorer's own state. It returns the scores of all next tokens, `(rows, vocabulary)`, which
+    are used as they are, and its new state. The search repeats and reorders that state together with the model's.
+    Since the state belongs to a hypothesis, a scorer updates it for a token in the following call, when it is known
+    that the token was chosen:
 
-    - an n-gram language model keeps the last words, appends `token` to them, and looks up its row;
-    - a CTC prefix scorer keeps the forward probabilities of a prefix, extends them by `token`, and returns
+    - An n-gram language model keeps the last words, appends `token` to them, and looks up its row.
+    - A CTC prefix scorer keeps the forward probabilities of a prefix, extends them by `token`, and returns
       `log p(prefix + next, …) - log p(prefix, …)` for every next token.
 
     Args:
         call: a function or object, `call(token, state) -> (scores, state)`.
-        state: nested dicts of tensors with the batch axis first, one row for each item; `{}` if there is none.
+        state: nested dicts of tensors with the batch axis first, one row per item. `{}` if there is no state.
         weight: factor of the scores.
-        upper_bound: a number that no score exceeds, 0 for log-probabilities. The search stops early only if no live
-            hypothesis can still win, so without a bound it goes on to the maximum length.
+        upper_bound: a number that no score exceeds; 0 for log-probabilities. The search stops early only if no live
+            hypothesis can still win. Without a bound it continues to the maximum length.
 
     Example:
         >>> bigram = Scorer(lambda token, state: (ops.take(table, token, axis=0), state), weight=0.3, upper_bound=0.0)
     """
 
-    call: Any
+    call: Step
     state: State = dataclasses.field(default_factory=dict)
     weight: float = 1.0
     upper_bound: float = math.inf
 
 
-def join_scorers(step: Step, state: State, scorers: Sequence[Scorer]) -> tuple[Step, State]:
-    """One step for the model and its scorers, which returns `((logits, weighted scores or None), state)`."""
+def join_scorers(step: Step, state: State, scorers: Sequence[Scorer]) -> tuple[ScoredStep, State]:
+    """Join a model and its scorers into one step, which returns `((logits, weighted scores or None), state)`."""
     scorers = [scorer for scorer in scorers if scorer.weight != 0]
 
     def joined(token: Tensor, state: State) -> tuple[tuple[Tensor, Tensor | None], State]:
@@ -59,8 +64,55 @@ def join_scorers(step: Step, state: State, scorers: Sequence[Scorer]) -> tuple[S
 
 
 def largest_gain(scorers: Sequence[Scorer]) -> float:
-    """The most that one token can add to a hypothesis; the model itself, a log-probability, adds nothing."""
+    """The most that one token can add to a sum. The model adds at most 0, since its scores are log-probabilities."""
     scorers = [scorer for scorer in scorers if scorer.weight != 0]
     if any(scorer.weight < 0 for scorer in scorers):
         return math.inf
     return float(sum(scorer.weight * scorer.upper_bound for scorer in scorers))
+
+
+def ensemble_step(steps: Sequence[Step], weights: Sequence[float] | None = None, average: Average = "log") -> Step:
+    """Join several models that share a vocabulary into one step. Its state is made by `ensemble_state`.
+
+    Args:
+        steps: the models' steps, each `step(token, state) -> (logits, state)`.
+        weights: weights of the models, normalized to sum 1. Equal by default.
+        average: `"log"` for the mean of the log-probabilities, where a token must be likely under all models to win.
+            `"probability"` for the mean of the probabilities, where one model is enough.
+    """
+    averages = get_args(Average)
+    require(average in averages, "average", f"one of {', '.join(averages)}", average)
+    shares = _normalize(weights, len(steps))
+
+    def step(token: Tensor, state: State) -> tuple[Tensor, State]:
+        outputs = [member(token, state[_name(index)]) for index, member in enumerate(steps)]
+        log_probs = ops.stack([ops.log_softmax(ops.cast(logits, "float32"), axis=-1) for logits, _ in outputs])
+        factors = ops.reshape(ops.convert_to_tensor(shares, "float32"), (-1, 1, 1))
+        if average == "log":
+            mixed = ops.sum(factors * log_probs, axis=0)
+        else:
+            mixed = ops.logsumexp(ops.log(factors) + log_probs, axis=0)
+        return mixed, ensemble_state([new_state for _, new_state in outputs])
+
+    return step
+
+
+def ensemble_state(states: Sequence[State]) -> State:
+    """Join the states of several models. The entry `"coverage"` is the mean of theirs, if all of them have one."""
+    joined = {_name(index): state for index, state in enumerate(states)}
+    if all(isinstance(state, Mapping) and "coverage" in state for state in states):
+        joined["coverage"] = ops.mean(ops.stack([state["coverage"] for state in states]), axis=0)
+    return joined
+
+
+def _name(index: int) -> str:
+    return f"model_{index}"
+
+
+def _normalize(weights: Sequence[float] | None, number: int) -> list[float]:
+    if number < 1:
+        raise ValueError("`steps` must hold at least one step. Received: steps=[]")
+    weights = [1.0] * number if weights is None else [float(weight) for weight in weights]
+    is_valid = len(weights) == number and min(weights) > 0
+    require(is_valid, "weights", f"{number} positive numbers, one for each step", weights)
+    return [weight / sum(weights) for weight in weights]

@@ -7,10 +7,11 @@ from attention_apps.layers.location_sensitive_attention import LocationSensitive
 from attention_apps.layers.luong_attention import LuongAttention
 from attention_apps.layers.monotonic_attention import MonotonicAttention
 from attention_apps.layers.multi_head_attention import MultiHeadAttention
-from attention_apps.layers.position_encoding import SinusoidalPositionEncoding
 from attention_apps.layers.pyramidal_bidirectional_lstm import PyramidalBidirectionalLSTM
 from attention_apps.layers.recurrent import Recurrent
+from attention_apps.layers.rotary_position import RotaryPosition
 from attention_apps.layers.scaled_dot_product_attention import ScaledDotProductAttention
+from attention_apps.layers.sinusoidal_position_encoding import SinusoidalPositionEncoding
 from attention_apps.layers.transformer_blocks import TransformerDecoderBlock, TransformerEncoderBlock
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "TransformerEncoderBlock",
     "TransformerDecoderBlock",
     "SinusoidalPositionEncoding",
+    "RotaryPosition",
 ]

@@ -9,7 +9,7 @@ from attention_apps.layers.masks import masked_softmax, over_targets
 class AdditiveAttention(keras.layers.Layer):
     """Scores each source position with a network of one hidden layer: v · tanh(W q + U k).
 
-    The hidden layer is computed in blocks, so that memory does not grow with target × source × units.
+    The hidden layer is computed in chunks, so memory does not grow with target × source × units.
 
     Args:
         units: Size of the hidden layer.
@@ -17,9 +17,11 @@ class AdditiveAttention(keras.layers.Layer):
     Call arguments:
         query: `(batch, target, query_dim)`.
         value: `(batch, source, dim)`.
-        value_mask: Boolean `(batch, source)`; true means real.
-        prepared: What `prepare(value)` returned, the projected keys `(batch, source, units)`.
-        state: Not needed; handed back.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the projected keys `(batch, source, units)`.
+        state: Not used; returned as it is.
+        single_step: Whether the target positions belong to one decoding step, so that there are only a few of them.
+            Avoids chunks; the result is the same.
 
     Returns:
         The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state.
@@ -53,9 +55,9 @@ class AdditiveAttention(keras.layers.Layer):
     def init_state(self, value):
         return {}
 
-    def call(self, query, value, value_mask=None, prepared=None, state=None):
+    def call(self, query, value, value_mask=None, prepared=None, state=None, single_step=False):
         keys = self.prepare(value) if prepared is None else prepared  # (B, S, U)
-        scores = additive_scores(self.query_dense(query), keys, self.score_kernel)  # (B, T, S)
+        scores = additive_scores(self.query_dense(query), keys, self.score_kernel, single_step)  # (B, T, S)
         weights = masked_softmax(scores, over_targets(value_mask))
         return ops.matmul(weights, value), weights, {} if state is None else state
 

@@ -1,45 +1,32 @@
 """v · tanh(q + k) for every pair of target and source position, without a tensor of all pairs and units."""
 
-import contextlib
-import contextvars
+import inspect
 import math
 
 from keras import ops
 
-from attention_apps.layers.block_loop import block_loop
+from attention_apps.layers.loops import chunked_loop
 
-# Elements of the hidden layer that are computed at a time. Small enough to stay in a CPU's cache, which more than
-# pays for computing them a second time for the gradient.
-_BLOCK_SIZE = 2**20
-# Where a row of the batch has no more elements than this, as at one step of a decoder over an image, its hidden layer
-# is hardly larger than its keys: keeping it for the gradient is cheap, and quicker than computing it again.
+# Elements of the hidden layer per chunk: few enough for a CPU's cache. The speed gained by staying in the cache more
+# than pays for computing the hidden layer a second time in the backward pass.
+_CHUNK_SIZE = 2**20
+# With at most this many elements per row, as in one decoding step over an image, the hidden layer is hardly larger
+# than the keys. Keeping it for the gradient is then cheap, and faster than recomputing it.
 _SHORT_ROW = 2**16
-_has_few_targets = contextvars.ContextVar("has_few_targets", default=False)
 
 
-@contextlib.contextmanager
-def few_targets():
-    """Within it scores are computed at once, without the branches and loops of the general case in the graph.
+def additive_scores(query, keys, kernel, single_step=False):
+    """Computes v · tanh(q + k) in chunks, and recomputes the hidden layer in the backward pass.
 
-    For a step of a decoder, whose target positions are no more than an item's hypotheses or captions.
-    """
-    token = _has_few_targets.set(True)
-    try:
-        yield
-    finally:
-        _has_few_targets.reset(token)
-
-
-def additive_scores(query, keys, kernel):
-    """v · tanh(q + k), computed block by block, and once more in the backward pass.
-
-    The hidden layer `(batch, target, source, units)` is never there as a whole, nor is it kept for the gradient,
+    The hidden layer `(batch, target, source, units)` is never in memory as a whole and is not kept for the gradient,
     unless target × source × units is known to be small.
 
     Args:
-        query: projected queries, `(batch, target, units)`.
-        keys: projected keys, `(batch, source, units)`.
+        query: Projected queries, `(batch, target, units)`.
+        keys: Projected keys, `(batch, source, units)`.
         kernel: v, `(units,)`.
+        single_step: Whether this is one step of a decoder, with few target positions (the hypotheses of an item).
+            The scores are then computed in one piece, which keeps branches and loops out of the graph.
 
     Returns:
         Scores `(batch, target, source)`.
@@ -48,40 +35,51 @@ def additive_scores(query, keys, kernel):
     row = (*query.shape[1:], keys.shape[1])
     if all(isinstance(size, int) for size in row) and math.prod(row) <= _SHORT_ROW:
         return _scores(query, keys, kernel)[0]
-    return _additive_scores(query, keys, kernel)
+    return _with_recomputation(in_one_piece=single_step or query.shape[1] == 1)(query, keys, kernel)
 
 
-@ops.custom_gradient
-def _additive_scores(*arrays):
-    # In eager mode TensorFlow's tape would keep what is computed in here, although it never needs it.
-    query, keys, kernel = map(ops.stop_gradient, arrays)
-
-    def gradient(*arguments, upstream=None):
-        upstream = arguments[0] if upstream is None else upstream  # (B, T, S)
-        gradients = _in_blocks(_gradients, _gradients_of_a_row, query, keys, kernel, upstream)
-        return gradients[0], gradients[1], ops.sum(gradients[2], axis=0)
-
-    return _in_blocks(_scores, _scores_of_a_row, query, keys, kernel)[0], gradient
+def takes_single_step(attention):
+    """Whether the call of an attention layer has a `single_step` argument."""
+    return "single_step" in inspect.signature(attention.call).parameters
 
 
-def _in_blocks(of_rows, of_a_row, query, keys, kernel, *upstream):
-    """`of_rows` of as many rows of the batch at a time as fit into a block; `of_a_row` where not even one does."""
+def _with_recomputation(in_one_piece):
+    @ops.custom_gradient
+    def compute(*arrays):
+        # In eager mode, TensorFlow's tape would otherwise keep every intermediate result of the forward pass.
+        arrays = tuple(map(ops.stop_gradient, arrays))
+
+        def gradient(*arguments, upstream=None):
+            upstream = arguments[0] if upstream is None else upstream  # (B, T, S)
+            inputs = (*arrays, upstream)
+            by_query, by_keys, by_kernel = _in_chunks(_gradients, _gradients_of_one_row, inputs, num_outputs=3)
+            return by_query, by_keys, ops.sum(by_kernel, axis=0)
+
+        if in_one_piece:
+            return _scores(*arrays)[0], gradient
+        return _in_chunks(_scores, _scores_of_one_row, arrays, num_outputs=1)[0], gradient
+
+    return compute
+
+
+def _in_chunks(of_rows, of_one_row, arrays, num_outputs):
+    """Calls `of_rows` on as many rows of the batch as fit into a chunk, or `of_one_row` if not even one fits."""
+    query, keys, kernel, *upstream = arrays
     (batch, target, units), source = ops.shape(query), ops.shape(keys)[1]
-    sizes_are_known = all(isinstance(size, int) or ops.is_tensor(size) for size in (batch, target, source))
-    if _has_few_targets.get() or not sizes_are_known:  # in JAX, where it only asks for the shape
-        return of_rows(query, keys, kernel, *upstream)
-    fitting = _BLOCK_SIZE // units // _at_least_one(source) // _at_least_one(target)
+    if not all(isinstance(size, int) or ops.is_tensor(size) for size in (batch, target, source)):
+        return of_rows(*arrays)  # JAX only asks for the shape
+    fitting = _CHUNK_SIZE // units // _at_least_one(source) // _at_least_one(target)
 
     def loop(function, size):
-        def step(block, state):
-            return function(block(query), block(keys), kernel, *map(block, upstream)), state
+        def step(chunk, state):
+            return function(chunk(query), chunk(keys), kernel, *map(chunk, upstream)), state
 
-        return block_loop(step, batch, size, num_outputs=3 if upstream else 1, dtype=query.dtype)[0]
+        return chunked_loop(step, batch, size, num_outputs, dtype=query.dtype)[0]
 
     return _if(
         batch <= fitting,
-        lambda: of_rows(query, keys, kernel, *upstream),
-        lambda: _if(fitting >= 1, lambda: loop(of_rows, fitting), lambda: loop(of_a_row, 1)),
+        lambda: of_rows(*arrays),
+        lambda: _if(fitting >= 1, lambda: loop(of_rows, fitting), lambda: loop(of_one_row, 1)),
     )
 
 
@@ -90,49 +88,49 @@ def _scores(query, keys, kernel):
     return (ops.squeeze(ops.tensordot(hidden, ops.expand_dims(kernel, 1), 1), 3),)  # (B, T, S)
 
 
-def _scores_of_a_row(query, keys, kernel):
-    def step(block, state):
-        (scores,) = _scores(query, block(keys, axis=1), kernel)
+def _scores_of_one_row(query, keys, kernel):
+    def step(chunk, state):
+        (scores,) = _scores(query, chunk(keys, axis=1), kernel)
         return (ops.transpose(scores, (2, 0, 1)),), state
 
-    (scores,), _ = block_loop(step, ops.shape(keys)[1], _source_block(query), num_outputs=1, dtype=query.dtype)
+    (scores,), _ = chunked_loop(step, ops.shape(keys)[1], _source_chunk(query), num_outputs=1, dtype=query.dtype)
     return (ops.transpose(scores, (1, 2, 0)),)
 
 
 def _gradients(query, keys, kernel, upstream):
-    """By query, keys and kernel, the last one apart for each row of the batch."""
+    """Gradients by query, keys and kernel; that of the kernel separately for each row, `(batch, units)`."""
     batch, units = ops.shape(query)[0], ops.shape(kernel)[0]
     hidden = _hidden(query, keys)
-    kernel_gradient = ops.matmul(ops.reshape(upstream, (batch, 1, -1)), ops.reshape(hidden, (batch, -1, units)))
+    by_kernel = ops.matmul(ops.reshape(upstream, (batch, 1, -1)), ops.reshape(hidden, (batch, -1, units)))
     slope = 1 - ops.square(hidden)  # (B, T, S, U)
-    query_gradient = ops.squeeze(ops.matmul(ops.expand_dims(upstream, 2), slope), 2)
-    keys_gradient = ops.sum(ops.expand_dims(upstream, 3) * slope, axis=1)
-    return query_gradient * kernel, keys_gradient * kernel, ops.squeeze(kernel_gradient, 1)
+    by_query = ops.squeeze(ops.matmul(ops.expand_dims(upstream, 2), slope), 2)  # (B, T, U)
+    by_keys = ops.sum(ops.expand_dims(upstream, 3) * slope, axis=1)  # (B, S, U)
+    return by_query * kernel, by_keys * kernel, ops.squeeze(by_kernel, 1)
 
 
-def _gradients_of_a_row(query, keys, kernel, upstream):
-    def step(block, state):
-        one = _gradients(query, block(keys, axis=1), kernel, block(upstream, axis=2))
-        return (ops.swapaxes(one[1], 0, 1),), (state[0] + one[0], state[1] + one[2])
+def _gradients_of_one_row(query, keys, kernel, upstream):
+    def step(chunk, state):
+        by_query, by_keys, by_kernel = _gradients(query, chunk(keys, axis=1), kernel, chunk(upstream, axis=2))
+        return (ops.swapaxes(by_keys, 0, 1),), (state[0] + by_query, state[1] + by_kernel)
 
-    (keys_gradient,), (query_gradient, kernel_gradient) = block_loop(
+    (by_keys,), (by_query, by_kernel) = chunked_loop(
         step,
         ops.shape(keys)[1],
-        _source_block(query),
+        _source_chunk(query),
         num_outputs=1,
         dtype=query.dtype,
         state=(ops.zeros_like(query), ops.zeros_like(query[:, 0])),
     )
-    return query_gradient, ops.swapaxes(keys_gradient, 0, 1), kernel_gradient
+    return by_query, ops.swapaxes(by_keys, 0, 1), by_kernel
 
 
 def _hidden(query, keys):
     return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))  # (B, T, S, U)
 
 
-def _source_block(query):
+def _source_chunk(query):
     _, target, units = ops.shape(query)
-    return _at_least_one(_BLOCK_SIZE // units // _at_least_one(target))
+    return _at_least_one(_CHUNK_SIZE // units // _at_least_one(target))
 
 
 def _at_least_one(size):

@@ -2,15 +2,15 @@ import keras
 from keras import ops
 
 from attention_apps.layers.masks import masked_softmax, softmax_gradient
-from attention_apps.layers.recurrent_weights import recurrent_weights
+from attention_apps.layers.recurrent_attention import recurrent_attention_weights
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class CoverageAttention(keras.layers.Layer):
-    """Additive attention that knows how much it has attended to each source position so far.
+    """Additive attention that sees how much attention each source position has received so far.
 
-    The coverage c of a source position is the sum of its weights at all earlier target positions; the score is
-    v · tanh(W k + U q + w c + b). Together with `coverage_loss` this keeps a decoder from repeating itself.
+    The coverage c of a source position is the sum of its weights at all earlier target positions. The score is
+    v · tanh(W k + U q + w c + b). Together with `coverage_loss`, this keeps a decoder from repeating itself.
 
     Args:
         units: Size of the hidden layer.
@@ -18,9 +18,9 @@ class CoverageAttention(keras.layers.Layer):
     Call arguments:
         query: `(batch, target, query_dim)`.
         value: `(batch, source, dim)`.
-        value_mask: Boolean `(batch, source)`; true means real.
-        prepared: What `prepare(value)` returned, the projected keys `(batch, source, units)`.
-        state: `{"coverage": (batch, source)}`, all zero to begin with.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the projected keys `(batch, source, units)`.
+        state: `{"coverage": (batch, source)}`, initially zero.
 
     Returns:
         The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state after the last
@@ -42,7 +42,7 @@ class CoverageAttention(keras.layers.Layer):
             raise ValueError(f"`units` must be a positive integer. Received: units={units}")
         self.units = units
         self.supports_masking = True
-        self.autocast = False  # coverage adds up in float32, also where the rest is computed in half precision
+        self.autocast = False  # coverage is summed in float32 even under mixed precision
         self.query_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
         self.key_dense = keras.layers.Dense(units, dtype=self.dtype_policy, name="key")
 
@@ -61,8 +61,7 @@ class CoverageAttention(keras.layers.Layer):
     def call(self, query, value, value_mask=None, prepared=None, state=None):
         keys = self.prepare(value) if prepared is None else prepared  # (B, S, U)
         state = self.init_state(value) if state is None else state
-
-        weights = recurrent_weights(
+        weights = recurrent_attention_weights(
             self.query_dense(query),
             keys,
             state["coverage"],
@@ -83,11 +82,14 @@ class CoverageAttention(keras.layers.Layer):
 
 
 def coverage_loss(weights, mask=None):
-    """How much each target position attends again to what was attended to before it, `(batch, target)`.
+    """Penalizes attending again to source positions that earlier target positions attended to.
 
     Args:
-        weights: `(batch, target, source)`, those of all target positions in order.
-        mask: Boolean `(batch, target)`, true for the real target positions; the others lose nothing.
+        weights: `(batch, target, source)`, the weights of all target positions in order.
+        mask: Boolean `(batch, target)`; `True` means real. Other target positions have a loss of zero.
+
+    Returns:
+        The loss of each target position, `(batch, target)`.
     """
     weights = ops.cast(weights, keras.backend.result_type(weights.dtype, "float32"))
     before = ops.pad(weights[:, :-1], ((0, 0), (1, 0), (0, 0)))

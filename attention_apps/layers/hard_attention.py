@@ -1,6 +1,8 @@
 import keras
 from keras import ops
 
+from attention_apps.constants import VERY_NEGATIVE
+from attention_apps.layers.additive_scores import takes_single_step
 from attention_apps.layers.masks import masked_softmax
 
 _ESTIMATORS = ("reinforce", "gumbel", "straight_through")
@@ -10,43 +12,44 @@ _ESTIMATORS = ("reinforce", "gumbel", "straight_through")
 class HardAttention(keras.layers.Layer):
     """Attends to one source position at a time, drawn from the weights of another attention layer.
 
-    In training the position is sampled from the wrapped layer's weights; at inference it is the most likely one.
-    The context is the value at that position. Three estimators make the choice trainable:
+    In training, the position is sampled from the weights of the wrapped layer; at inference, it is the most likely
+    one. The context is the value at that position. Three estimators make the choice trainable:
 
-    - `reinforce`: the state collects the log-probability of the sampled positions and the entropy of the weights,
-      and `estimator_loss` turns them into a loss to add to the cross entropy, with a moving baseline. Now and then
-      the soft weights are used in place of a sample, which lowers the variance.
+    - `reinforce`: the state collects the log-probability of the sampled positions and the entropy of the weights.
+      `estimator_loss` turns them into a loss to add to the cross-entropy, with a moving baseline. At random positions
+      the soft weights replace the sample, which lowers the variance.
     - `gumbel`: straight-through Gumbel-softmax. The gradient is that of a softmax of noisy log-weights; there is no
-      further loss.
+      additional loss.
     - `straight_through`: the most likely position in training, too, with the gradient of the soft weights. Nothing is
-      drawn at random, so that training sees what inference does.
+      random, so training sees the same contexts as inference.
 
-    The wrapped layer's own state (coverage, previous weights) follows its soft weights, not the chosen positions:
-    it has far less noise, and all target positions can still be computed in one call. Weights that sum to less
-    than one, as those of `MonotonicAttention`, are sampled in proportion.
+    The state of the wrapped layer (coverage, previous weights) follows its soft weights, not the chosen positions: it
+    has far less noise, and all target positions can still be computed in one call. Weights that sum to less than one,
+    like those of `MonotonicAttention`, are sampled in proportion.
 
     Args:
         attention: The attention layer to wrap, built or not.
         estimator: `"reinforce"`, `"gumbel"` or `"straight_through"`.
-        expectation_rate: Probability with which, in each row and at each target position, `reinforce` takes the
-            soft weights in place of a sample; such positions add nothing to the log-probability.
+        expectation_rate: Probability that `reinforce` uses the soft weights instead of a sample, drawn for each row
+            and target position. Such positions add nothing to the log-probability.
         reward_weight: λr, the factor of the reward in `estimator_loss`.
         entropy_weight: λe, the factor of the entropy in `estimator_loss`.
-        baseline_momentum: How much of the baseline stays when `estimator_loss` updates it.
-        temperature: That of the Gumbel-softmax.
+        baseline_momentum: Momentum of the baseline that `estimator_loss` updates.
+        temperature: Temperature of the Gumbel-softmax.
         seed: Integer for the random numbers, or `None`.
 
     Call arguments:
         query: `(batch, target, query_dim)`.
         value: `(batch, source, dim)`.
-        value_mask: Boolean `(batch, source)`; true means real.
-        prepared: What `prepare(value)` returned, that of the wrapped layer.
-        state: `{"inner": state of the wrapped layer}` where that has one, with `reinforce` also `"log_prob"` and
-            `"entropy"`, each `(batch,)`, summed over the target positions of training.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, that of the wrapped layer.
+        state: `{"inner": state of the wrapped layer}` if it has one; with `reinforce` also `"log_prob"` and
+            `"entropy"`, each `(batch,)`, summed over the target positions in training.
         training: Whether to sample.
+        single_step: Passed on to the wrapped layer if it takes it; see `AdditiveAttention`.
 
     Returns:
-        The context `(batch, target, dim)`, the weights it was made with `(batch, target, source)`, and the state
+        The context `(batch, target, dim)`, the weights it was computed with `(batch, target, source)`, and the state
         after the last target position.
 
     Example:
@@ -93,7 +96,7 @@ class HardAttention(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
-        self.autocast = False  # the state stays in float32, also where the rest is computed in half precision
+        self.autocast = False  # the state stays in float32 even under mixed precision
 
     def build(self, query_shape, value_shape):
         if not self.attention.built:
@@ -113,10 +116,12 @@ class HardAttention(keras.layers.Layer):
             return {"inner": inner, "log_prob": zeros, "entropy": zeros}
         return {"inner": inner} if inner else {}
 
-    def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
+    def call(self, query, value, value_mask=None, prepared=None, state=None, training=None, single_step=False):
         state = self.init_state(value) if state is None else state
-        inner = state.get("inner")
-        _, soft, inner = self.attention(query, value, value_mask=value_mask, prepared=prepared, state=inner)
+        options = {"single_step": True} if single_step and takes_single_step(self.attention) else {}
+        _, soft, inner = self.attention(
+            query, value, value_mask=value_mask, prepared=prepared, state=state.get("inner"), **options
+        )
         probabilities = _in_proportion(ops.cast(soft, self.variable_dtype))  # (B, T, S)
         state = {**state, "inner": inner} if state else {}
         if not training:
@@ -131,15 +136,15 @@ class HardAttention(keras.layers.Layer):
         return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
 
     def estimator_loss(self, log_likelihood, state, training=True, row_mask=None):
-        """The loss of the `reinforce` estimator for each row, `(batch,)`, to be added to the cross entropy.
+        """The loss of the `reinforce` estimator for each row, `(batch,)`, to add to the cross-entropy.
 
-        It also moves the baseline towards the mean log-likelihood. With the others there is nothing to add.
+        It also moves the baseline toward the mean log-likelihood. For the other estimators it is zero.
 
         Args:
             log_likelihood: `(batch,)`, log p(target | sampled positions) of the whole sequence.
             state: The state after the last target position.
             training: Whether to update the baseline.
-            row_mask: Boolean `(batch,)`; rows where it is false do not count in the baseline.
+            row_mask: Boolean `(batch,)`; `False` excludes a row from the baseline.
         """
         log_likelihood = ops.stop_gradient(ops.cast(log_likelihood, self.variable_dtype))
         if self.estimator != "reinforce":
@@ -196,31 +201,31 @@ class HardAttention(keras.layers.Layer):
 
 
 def _mean(values, mask, default):
-    """The mean of the values where the mask is true, of all without a mask; the default where there are none."""
+    """The mean of the values whose mask is `True` (all without a mask); the default if there are none."""
     counted = ops.ones_like(values) if mask is None else ops.cast(mask, values.dtype)
     count = ops.sum(counted)
     return ops.where(count > 0, ops.sum(values * counted) / ops.maximum(count, 1), default)
 
 
 def _in_proportion(weights):
-    """The weights scaled to a sum of one; rows of zeros stay."""
+    """Scales the weights to a sum of one; rows of zeros stay zero."""
     total = ops.sum(weights, axis=-1, keepdims=True)
     return weights / ops.where(total > 0, total, ops.ones_like(total))
 
 
 def _safe_log(probabilities):
-    """The logarithm, and zero with a zero gradient where the probability is zero."""
+    """The logarithm; zero with a zero gradient for a probability of zero."""
     return ops.log(ops.where(probabilities > 0, probabilities, ops.ones_like(probabilities)))
 
 
 def _straight_through(soft, scores):
-    """One at the largest score, with the gradient of the soft weights: their difference is exactly zero."""
+    """One-hot weights of the largest score in the forward pass, with the gradient of the soft weights."""
     return _one_hot_of_largest(scores, soft > 0) + (soft - ops.stop_gradient(soft))
 
 
 def _one_hot_of_largest(scores, real):
-    """One at the largest score among the real positions, zero elsewhere; all zero where none is real. No gradient."""
-    scores = ops.where(real, scores, ops.cast(-1e9, scores.dtype))
+    """One at the largest score among the real positions, else zero; all zero if none is real. Has no gradient."""
+    scores = ops.where(real, scores, ops.cast(VERY_NEGATIVE, scores.dtype))
     best = ops.cast(ops.expand_dims(ops.argmax(scores, axis=-1), -1), "int32")
     positions = ops.arange(ops.shape(scores)[-1], dtype="int32")
     return ops.cast(ops.logical_and(ops.equal(positions, best), real), scores.dtype)

@@ -1,35 +1,35 @@
 import keras
 from keras import ops
 
-from attention_apps.layers.block_convolution import unroll_filters
+from attention_apps.constants import VERY_NEGATIVE
 from attention_apps.layers.masks import masked_softmax, softmax_gradient
-from attention_apps.layers.recurrent_weights import recurrent_weights
+from attention_apps.layers.recurrent_attention import recurrent_attention_weights, unroll_filters
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class LocationSensitiveAttention(keras.layers.Layer):
-    """Additive attention that sees where it was one target position before.
+    """Additive attention that sees the weights of the previous target position.
 
-    The weights of the target position before are convolved along the source into features f, and the score is
-    v · tanh(W q + V k + U f + b). The softmax can be made narrower (an inverse temperature, the best `top_k`
-    positions, a `window` around the median of the weights before) or broader (`smoothing`).
+    The previous weights are convolved along the source into features f, and the score is v · tanh(W q + V k + U f + b).
+    The softmax can be made narrower (an inverse temperature, the best `top_k` positions, a `window` around the median
+    of the previous weights) or broader (`smoothing`).
 
     Args:
         units: Size of the hidden layer.
         filters: Number of features f of each source position.
         kernel_size: Number of source positions that a filter spans.
-        inverse_temperature: Factor of the scores before they are normalised; above 1 sharpens.
-        top_k: Only this many positions with the best scores get weight; `None` for all.
-        window: Only positions from `window` before the median of the weights before up to `window - 1` after it
-            get weight, at first those from position 0 on; `None` for all.
-        smoothing: Whether to normalise with sigmoids in place of exponentials, which spreads the weight more.
+        inverse_temperature: Factor of the scores before the softmax; a value above 1 sharpens.
+        top_k: Only the positions with the `top_k` best scores get weight; `None` means all.
+        window: Only positions from `window` before the median of the previous weights to `window - 1` after it get
+            weight; the first window starts at position 0. `None` means all.
+        smoothing: Whether to normalize sigmoids instead of exponentials, which spreads the weight more.
 
     Call arguments:
         query: `(batch, target, query_dim)`.
         value: `(batch, source, dim)`.
-        value_mask: Boolean `(batch, source)`; true means real.
-        prepared: What `prepare(value)` returned, the projected keys `(batch, source, units)`.
-        state: `{"weights": (batch, source)}`, those of the target position before, all zero to begin with.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the projected keys `(batch, source, units)`.
+        state: `{"weights": (batch, source)}`, the weights of the previous target position, initially zero.
 
     Returns:
         The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state after the last
@@ -72,7 +72,7 @@ class LocationSensitiveAttention(keras.layers.Layer):
         self.window = window
         self.smoothing = smoothing
         self.supports_masking = True
-        self.autocast = False  # the state stays in float32, also where the rest is computed in half precision
+        self.autocast = False  # the state stays in float32 even under mixed precision
         self.query_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
         self.key_dense = keras.layers.Dense(units, dtype=self.dtype_policy, name="key")
 
@@ -93,8 +93,7 @@ class LocationSensitiveAttention(keras.layers.Layer):
         keys = self.prepare(value) if prepared is None else prepared  # (B, S, U)
         state = self.init_state(value) if state is None else state
         filters = unroll_filters(ops.cast(self.location_filters, self.compute_dtype))
-
-        weights = recurrent_weights(
+        weights = recurrent_attention_weights(
             self.query_dense(query),
             keys,
             state["weights"],
@@ -120,7 +119,7 @@ class LocationSensitiveAttention(keras.layers.Layer):
 
     def _normalize_gradient(self, scores, weights, upstream):
         gradient = softmax_gradient(weights, upstream)
-        if self.smoothing:  # the logarithm of a sigmoid in place of the score itself
+        if self.smoothing:  # the log of a sigmoid instead of the score itself
             gradient = gradient * ops.sigmoid(-scores * self.inverse_temperature)
         return gradient * self.inverse_temperature
 
@@ -128,7 +127,7 @@ class LocationSensitiveAttention(keras.layers.Layer):
         if self.window is not None:
             mask = ops.logical_and(mask, _around_median(previous, self.window))
         if self.top_k is not None:
-            mask = ops.logical_and(mask, _among_best(ops.where(mask, scores, -1e9), self.top_k))
+            mask = ops.logical_and(mask, _among_best(ops.where(mask, scores, VERY_NEGATIVE), self.top_k))
         return mask
 
     def get_config(self):
@@ -145,7 +144,7 @@ class LocationSensitiveAttention(keras.layers.Layer):
 
 
 def _around_median(weights, window):
-    """True from `window` positions before the median of the weights up to `window - 1` after it."""
+    """`True` from `window` positions before the median of the weights to `window - 1` after it."""
     cumulative = ops.cumsum(weights, axis=-1)
     median = ops.sum(ops.cast(cumulative < cumulative[:, -1:] / 2, "int32"), axis=-1, keepdims=True)  # (B, 1)
     offset = ops.expand_dims(ops.arange(ops.shape(weights)[-1], dtype="int32"), 0) - median
@@ -153,6 +152,6 @@ def _around_median(weights, window):
 
 
 def _among_best(scores, count):
-    """True for the `count` largest scores of each row, and for those equal to the least of them."""
+    """`True` for the `count` largest scores of each row, and for scores equal to the smallest of these."""
     descending = ops.flip(ops.sort(scores, axis=-1), axis=-1)
     return scores >= descending[:, :count][:, -1:]

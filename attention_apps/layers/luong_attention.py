@@ -10,25 +10,27 @@ _WINDOWS = ("global", "local-m", "local-p")
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class LuongAttention(keras.layers.Layer):
-    """Multiplicative or additive scores, of the whole source or of a window that moves along it.
+    """Attention with multiplicative or additive scores, over the whole source or over a window that moves along it.
 
-    The scores are q · k (`dot`), q · W k (`general`) or v · tanh(W [q; k]) (`concat`). Around a centre p, a local
-    window takes in the positions from p − D to p + D. With `local-m` p is the target position: all weights are zero
-    where the window has left the source. With `local-p` the query predicts it, p = S · sigmoid(v · tanh(W q)) for
-    a source of S real positions, and a Gaussian with deviation D / 2 around p multiplies the weights.
+    The scores are q · k (`dot`), q · W k (`general`) or v · tanh(W [q; k]) (`concat`). A local window covers the
+    positions from p − D to p + D. With `local-m`, p is the target position; once the window has left the source, all
+    weights are zero. With `local-p`, the query predicts p = S · sigmoid(v · tanh(W q)) for a source of S real
+    positions, and the weights are multiplied by a Gaussian around p with standard deviation D / 2.
 
     Args:
         score: `"dot"`, `"general"` or `"concat"`.
         window: `"global"`, `"local-m"` (monotonic) or `"local-p"` (predictive).
-        half_width: D, in source positions; only for the local windows.
+        half_width: D, in source positions; for the local windows only.
         units: Size of the hidden layers of `concat` and `local-p`; by default that of the query.
 
     Call arguments:
         query: `(batch, target, query_dim)`; with `dot`, of the same size as the value.
         value: `(batch, source, dim)`.
-        value_mask: Boolean `(batch, source)`; true means real. The real positions come first.
-        prepared: What `prepare(value)` returned, the projected keys.
+        value_mask: Boolean `(batch, source)`; `True` means real. The real positions come first.
+        prepared: Result of `prepare(value)`, the projected keys.
         state: `{"position": (batch,)}`, the index of the first target position, with `local-m`; else empty.
+        single_step: Whether the target positions belong to one decoding step, so that there are only a few of them.
+            Lets `concat` avoid chunks; the result is the same.
 
     Returns:
         The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state after the last
@@ -75,7 +77,8 @@ class LuongAttention(keras.layers.Layer):
             self.score_kernel = self.add_weight(shape=(units,), name="score_kernel")
         if self.window == "local-p":
             self.position_dense = self._dense(units, "position", query_shape)
-            self.centre_dense = self._dense(1, "centre", (*query_shape[:-1], units))
+            # Saved weights are found by this name.
+            self.center_dense = self._dense(1, "centre", (*query_shape[:-1], units))
 
     def _dense(self, units, name, input_shape):
         dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name=name)
@@ -88,35 +91,35 @@ class LuongAttention(keras.layers.Layer):
     def init_state(self, value):
         return {"position": ops.zeros_like(value[:, 0, 0], dtype="int32")} if self.window == "local-m" else {}
 
-    def call(self, query, value, value_mask=None, prepared=None, state=None):
+    def call(self, query, value, value_mask=None, prepared=None, state=None, single_step=False):
         keys = self.prepare(value) if prepared is None else prepared
         state = self.init_state(value) if state is None else state
-        scores, mask = self._scores(query, keys), over_targets(value_mask)
+        scores, mask = self._scores(query, keys, single_step), over_targets(value_mask)
         if self.window == "global":
             weights = masked_softmax(scores, mask)
         else:
-            centre, state = self._centre(query, value, value_mask, state)
-            weights = self._windowed_softmax(scores, mask, centre)
+            center, state = self._center(query, value, value_mask, state)
+            weights = self._windowed_softmax(scores, mask, center)
         return ops.matmul(weights, value), weights, state
 
-    def _scores(self, query, keys):
+    def _scores(self, query, keys, single_step):
         if self.score == "concat":
-            return additive_scores(self.query_dense(query), keys, self.score_kernel)
+            return additive_scores(self.query_dense(query), keys, self.score_kernel, single_step)
         return ops.matmul(query, ops.swapaxes(keys, 1, 2))  # (B, T, S)
 
-    def _centre(self, query, value, value_mask, state):
-        """Where each target position's window has its middle, in float32 `(batch, target)`, and the next state."""
+    def _center(self, query, value, value_mask, state):
+        """The center of each target position's window, float32 `(batch, target)`, and the next state."""
         if self.window == "local-m":
             target = ops.shape(query)[1]
-            centre = ops.expand_dims(state["position"], 1) + ops.arange(target, dtype="int32")
-            return ops.cast(centre, "float32"), {"position": state["position"] + target}
+            center = ops.expand_dims(state["position"], 1) + ops.arange(target, dtype="int32")
+            return ops.cast(center, "float32"), {"position": state["position"] + target}
         mask = ops.ones_like(value[:, :, 0], dtype="bool") if value_mask is None else value_mask
         length = ops.sum(ops.cast(mask, "float32"), axis=1, keepdims=True)  # (B, 1)
-        share = ops.sigmoid(self.centre_dense(ops.tanh(self.position_dense(query))))  # (B, T, 1)
+        share = ops.sigmoid(self.center_dense(ops.tanh(self.position_dense(query))))  # (B, T, 1)
         return length * ops.cast(ops.squeeze(share, 2), "float32"), state
 
-    def _windowed_softmax(self, scores, mask, centre):
-        distance = ops.arange(ops.shape(scores)[2], dtype="float32") - ops.expand_dims(centre, 2)  # (B, T, S)
+    def _windowed_softmax(self, scores, mask, center):
+        distance = ops.arange(ops.shape(scores)[2], dtype="float32") - ops.expand_dims(center, 2)  # (B, T, S)
         inside = ops.abs(distance) <= self.half_width
         weights = masked_softmax(scores, inside if mask is None else ops.logical_and(inside, mask))
         if self.window == "local-m":

@@ -2,34 +2,33 @@ import keras
 from keras import ops
 
 from attention_apps.layers.additive_scores import additive_scores
-from attention_apps.layers.linear_recurrence import linear_recurrence
+from attention_apps.layers.loops import scan_time
 from attention_apps.layers.masks import over_targets
-from attention_apps.layers.time_loop import time_loop
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class MonotonicAttention(keras.layers.Layer):
-    """Moves over the source in one direction only: where it stands, it either stops or goes on to the right.
+    """Attention that moves over the source in one direction: at each position it either stops or moves right.
 
-    The energy of stopping is g · v/|v| · tanh(W q + V k + b) + r, and p is its sigmoid. At inference attention is hard:
-    from the position of the target before on, all weight goes to the first source position with p > 0.5; where
-    there is none, weights and context are zero and the position stays. In training the weights are the expected
-    ones of that process, p[i, j] · q[i, j] with q[i, j] = (1 - p[i, j - 1]) · q[i, j - 1] + weights[i - 1, j]; they
-    may sum to less than one. Noise added to the energies teaches the layer to make p nearly 0 or 1.
+    The energy of stopping is g · v/|v| · tanh(W q + V k + b) + r, and p is its sigmoid. At inference, attention is
+    hard: starting from the previous position, all weight goes to the first source position with p > 0.5. If there is
+    none, weights and context are zero and the position stays. In training, the weights are the expectation of that
+    process, p[i, j] · q[i, j] with q[i, j] = (1 - p[i, j - 1]) · q[i, j - 1] + weights[i - 1, j]. They may sum to less
+    than one. Noise added to the energies teaches the layer to make p nearly 0 or 1.
 
     Args:
         units: Size of the hidden layer.
         noise: Standard deviation of the noise added to the energies in training.
-        offset: Initial value of r; the more negative, the further the first alignments reach.
+        offset: Initial value of r; the more negative, the further the initial alignments reach.
         seed: Integer for the noise, or `None`.
 
     Call arguments:
         query: `(batch, target, query_dim)`.
         value: `(batch, source, dim)`.
-        value_mask: Boolean `(batch, source)`; true means real.
-        prepared: What `prepare(value)` returned, the projected keys `(batch, source, units)`.
-        state: `{"weights": (batch, source)}`, the last alignment; to begin with, all weight is on position 0.
-        training: Whether to be soft.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the projected keys `(batch, source, units)`.
+        state: `{"weights": (batch, source)}`, the last alignment; initially, all weight is on position 0.
+        training: Whether to use the soft, expected weights.
 
     Returns:
         The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state after the last
@@ -57,7 +56,7 @@ class MonotonicAttention(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
-        self.autocast = False  # the alignment stays in float32, also where the rest is computed in half precision
+        self.autocast = False  # the alignment stays in float32 even under mixed precision
         self.query_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
         self.key_dense = keras.layers.Dense(units, dtype=self.dtype_policy, name="key")
 
@@ -87,10 +86,10 @@ class MonotonicAttention(keras.layers.Layer):
         if training:
             noise = keras.random.normal(ops.shape(energies), dtype=self.variable_dtype, seed=self.seed_generator)
             probabilities = _masked(ops.sigmoid(energies + self.noise * noise), value_mask)
-            weights, state = time_loop(_soft_step, probabilities, state)
+            weights, state = scan_time(_soft_step, probabilities, state)
         else:
             stops = _masked(ops.cast(energies > 0, self.variable_dtype), value_mask)
-            weights, state = time_loop(_hard_step, stops, state)
+            weights, state = scan_time(_hard_step, stops, state)
         weights = ops.cast(weights, self.compute_dtype)
         return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
 
@@ -112,14 +111,51 @@ def _masked(probabilities, value_mask):
 
 def _soft_step(probabilities, state):
     """The expected alignment of one target position, eq. 13 and 14."""
-    going_on = ops.pad(1 - probabilities[:, :-1], ((0, 0), (1, 0)))
-    weights = probabilities * linear_recurrence(going_on, state["weights"])
+    decay = ops.pad(1 - probabilities[:, :-1], ((0, 0), (1, 0)))
+    weights = probabilities * linear_recurrence(decay, state["weights"])
     return weights, {"weights": weights}
 
 
 def _hard_step(stops, state):
-    """The alignment of one target position, algorithm 1; `stops` is 1 where the layer would stop, 0 elsewhere."""
+    """The alignment of one target position, algorithm 1; `stops` is 1 where the layer would stop, else 0."""
     reachable = ops.where(ops.cumsum(state["weights"], axis=1) > 0, stops, ops.zeros_like(stops))
     weights = ops.where(ops.cumsum(reachable, axis=1) <= 1, reachable, ops.zeros_like(stops))
     found = ops.any(reachable > 0, axis=1, keepdims=True)
     return weights, {"weights": ops.where(found, weights, state["weights"])}
+
+
+@ops.custom_gradient
+def linear_recurrence(decay, inputs):
+    """Computes x[j] = decay[j] · x[j - 1] + inputs[j] with x[-1] = 0, in a logarithmic number of parallel steps.
+
+    It uses sums of products, never a quotient of cumulative products: with decays between 0 and 1 nothing overflows,
+    no matter how long the axis is. The gradient is the same kind of recurrence, run backward.
+
+    Args:
+        decay: `(batch, length)`.
+        inputs: `(batch, length)`.
+    """
+    outputs = _parallel_scan(decay, inputs)
+
+    def gradient(*arguments, upstream=None):
+        upstream = arguments[0] if upstream is None else upstream
+        following = ops.pad(decay[:, 1:], ((0, 0), (0, 1)))
+        input_gradient = ops.flip(_parallel_scan(ops.flip(following, axis=1), ops.flip(upstream, axis=1)), axis=1)
+        return input_gradient * ops.pad(outputs[:, :-1], ((0, 0), (1, 0))), input_gradient
+
+    return outputs, gradient
+
+
+def _parallel_scan(decay, inputs):
+    """Each iteration doubles the length of the segments: `decay` across a segment, `outputs` of its own inputs."""
+    length = ops.shape(inputs)[1]
+    positions = ops.arange(length, dtype="int32")
+
+    def join(span, decay, outputs):
+        inside = positions >= span
+        before = ops.maximum(positions - span, 0)
+        joined = outputs + ops.where(inside, decay * ops.take(outputs, before, axis=1), 0)
+        return span * 2, ops.where(inside, decay * ops.take(decay, before, axis=1), 0), joined
+
+    first = (ops.ones((), dtype="int32"), decay, inputs)
+    return ops.while_loop(lambda span, *_: span < length, join, first)[2]

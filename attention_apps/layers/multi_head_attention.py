@@ -8,33 +8,33 @@ from attention_apps.layers.masks import causal_mask, masked_softmax, over_target
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class MultiHeadAttention(keras.layers.Layer):
-    """Scaled dot-product attention in several projections at once.
+    """Scaled dot-product attention with several heads.
 
-    Used as self-attention, `attention(x, x)`, or as cross-attention, `attention(query, value)`.
+    Use it as self-attention, `attention(x, x)`, or as cross-attention, `attention(query, value)`.
 
-    Causal self-attention goes step by step with a cache: `init_state(value, max_length)` makes an empty one, and
-    each call appends the keys and values of the positions it is given, and attends to all so far. The source
-    positions are then those of the cache.
+    Causal self-attention can run step by step with a cache: `init_state(value, max_length)` makes an empty one. Each
+    call appends the keys and values of its positions and attends to all positions so far. The source positions are
+    then those of the cache.
 
     Args:
         num_heads: Number of heads.
         key_dim: Size of each head's queries, keys and values.
-        num_key_value_heads: Number of heads of keys and values, each shared by a group of query heads; by default
+        num_key_value_heads: Number of heads of keys and values, each shared by a group of query heads. Defaults to
             `num_heads`.
         causal: Whether a target position sees only the source positions up to itself; the last one sees all.
-        dropout: Share of the weights that is dropped in training.
+        dropout: Dropout rate on the weights.
         use_bias: Whether the projections have a bias.
-        output_dim: Size of the context; by default that of the value.
-        return_weights: If false, `None` comes back in place of the weights, and the backend's fused attention is
-            used wherever there is one.
+        output_dim: Size of the context. Defaults to that of the value.
+        return_weights: If `False`, returns `None` instead of the weights and uses the fused attention of the backend
+            if it has one.
 
     Call arguments:
         query: `(batch, target, query_dim)`.
         value: `(batch, source, dim)`.
-        value_mask: Boolean `(batch, source)`; true means real.
-        prepared: What `prepare(value)` returned, the projected `keys` and `values`.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the projected `keys` and `values`.
         state: The cache, `{"keys", "values", "position"}`, or empty.
-        training: Whether to drop.
+        training: Whether to apply dropout.
 
     Returns:
         The context `(batch, target, output_dim)`, the weights `(batch, target, source)` averaged over the heads,
@@ -153,8 +153,8 @@ class MultiHeadAttention(keras.layers.Layer):
             return ops.dot_product_attention(query, keys, values), None
         mask = mask if len(mask.shape) == 3 else ops.expand_dims(mask, 0)  # (B, T, S)
         context = ops.dot_product_attention(query, keys, values, mask=ops.expand_dims(mask, 1))  # (B, T, H, D)
-        something = ops.any(mask, axis=-1)[..., None, None]
-        return ops.where(something, context, ops.zeros_like(context)), None
+        has_source = ops.any(mask, axis=-1)[..., None, None]
+        return ops.where(has_source, context, ops.zeros_like(context)), None
 
     def get_config(self):
         return {
@@ -175,13 +175,13 @@ def _both(mask, other):
 
 
 def _seen_in_cache(state, target):
-    """`(batch, target, max_length)`: what each of the next positions sees, itself included."""
+    """`(batch, target, max_length)`: the cache positions that each new position sees, including itself."""
     positions = ops.expand_dims(state["position"], 1) + ops.arange(target, dtype="int32")  # (B, T)
     return ops.expand_dims(positions, 2) >= ops.arange(ops.shape(state["keys"])[1], dtype="int32")
 
 
 def _append(state, new):
-    """The cache with the new keys and values written behind its last position."""
+    """Writes the new keys and values after the last position of the cache."""
     length, added = ops.shape(state["keys"])[1], ops.shape(new["keys"])[1]
     index = ops.arange(length, dtype="int32") - ops.expand_dims(state["position"], 1)  # (B, max_length)
     written = ops.logical_and(index >= 0, index < added)[..., None, None]

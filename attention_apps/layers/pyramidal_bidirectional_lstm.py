@@ -1,5 +1,3 @@
-"""The layer that shortens a recording for a listener."""
-
 import keras
 from keras import ops
 
@@ -8,18 +6,18 @@ from attention_apps.layers.recurrent import Recurrent
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class PyramidalBidirectionalLSTM(keras.layers.Layer):
-    """Joins neighbouring time steps and reads the shorter sequence in both directions.
+    """Concatenates adjacent time steps and runs a bidirectional LSTM over the shorter sequence.
 
     h_i = BLSTM(h_{i-1}, [x_{2i}; x_{2i+1}]): with a factor of 2, each layer halves the time axis. A sequence that does
     not divide evenly is padded at its end. A joined step is real if any of its steps is; padding inside it is zeroed.
 
     Args:
-        units: width of one direction.
-        factor: how many steps are joined into one.
+        units: Width of one direction.
+        factor: Number of steps that are joined into one.
 
     Call arguments:
         sequence: `(batch, time, dim)`.
-        mask: boolean `(batch, time)`, or `None`.
+        mask: Boolean `(batch, time)`, or `None`.
 
     Returns:
         The hidden states `(batch, ceil(time / factor), 2 * units)` and their mask.
@@ -53,7 +51,7 @@ class PyramidalBidirectionalLSTM(keras.layers.Layer):
         steps = (length + self.factor - 1) // self.factor
         missing = steps * self.factor - length
         joined = ops.pad(sequence, [[0, 0], [0, missing], [0, 0]])
-        joined = ops.reshape(joined, (batch, steps, self.factor * dim))
+        joined = ops.reshape(joined, (batch, steps, self.factor * dim))  # (B, T / factor, factor · D)
         mask = ops.pad(ops.cast(mask, "int32"), [[0, 0], [0, missing]])
         mask = ops.any(ops.reshape(mask, (batch, steps, self.factor)) > 0, axis=-1)
         outputs, _ = self.recurrent(joined, mask=mask)

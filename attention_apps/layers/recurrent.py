@@ -10,23 +10,24 @@ _CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
 class Recurrent(keras.layers.Layer):
     """LSTM or GRU over a sequence, in one or both directions, fast on a CPU.
 
-    Computes what `keras.layers.LSTM` and `keras.layers.GRU` compute, and holds its weights in these layers. On the
-    TensorFlow backend the loop is our own, several times faster in training, with both directions in one loop; on
-    other backends the Keras layers run.
+    Computes the same as `keras.layers.LSTM` and `keras.layers.GRU`, and keeps its weights in these layers. On the
+    TensorFlow backend it runs its own loop, which is several times faster in training and handles both directions at
+    once. On other backends the Keras layers run.
 
     Args:
-        units: size of the state of one direction.
+        units: Size of the state of one direction.
         cell: `"lstm"` or `"gru"`.
-        bidirectional: whether a second layer reads the sequence from its end.
+        bidirectional: Whether a second layer reads the sequence from its end.
 
     Call arguments:
         sequence: `(batch, time, dim)`.
-        mask: boolean `(batch, time)`; a masked step hands the state on.
-        initial_state: list of `(batch, units)`: hidden and cell state (LSTM) or hidden state (GRU), of the forward
+        mask: Boolean `(batch, time)`; a masked step keeps the state.
+        initial_state: List of `(batch, units)`: hidden and cell state (LSTM) or hidden state (GRU), of the forward
             and then of the backward direction. Zeros by default.
 
     Returns:
-        The hidden states `(batch, time, units)`, twice as wide where bidirectional, and the list of last states.
+        The hidden states `(batch, time, units)`, `(batch, time, 2 * units)` if bidirectional, and the list of final
+        states.
 
     Example:
 
@@ -97,13 +98,13 @@ class Recurrent(keras.layers.Layer):
             bias = self._stack([layer.cell.bias[1][None] for layer in self.directions])
             hiddens, *last = recurrent_kernels.gru(inputs, recurrent, bias, *state, time_mask)
         if time_mask is not None and initial_state is not None:
-            # Keras puts out zeros, not the given state, before the first real step.
+            # Before the first real step, Keras returns zeros and not the given state.
             begun = ops.cumsum(ops.cast(time_mask, "int32"), axis=0) > 0
             hiddens = hiddens * ops.cast(begun, hiddens.dtype)
         return self._join(hiddens), self._last_states(last)
 
     def _project(self, sequence):
-        """Input projections of both directions in one product, the second one reversed in time."""
+        """Projects the inputs for both directions in one product; the second one is reversed in time."""
         cells = [layer.cell for layer in self.directions]
         kernel = ops.concatenate([cell.kernel for cell in cells], axis=-1)
         biases = [cell.bias if self.cell == "lstm" else cell.bias[0] for cell in cells]

@@ -1,9 +1,9 @@
-"""LSTM and GRU over a whole sequence on TensorFlow, with gradients written out.
+"""LSTM and GRU over a whole sequence on TensorFlow, with explicit gradients.
 
-Only what depends on the previous step stays in the loops: one product and a few element-wise operations. The
-input projection is made before the loop by the caller; in the backward pass all factors that do not depend on the
-incoming gradient are computed for all steps at once, and the gradient of the recurrent kernel is one product after
-the loop. Two directions run in one loop, on a leading axis: `(T, B, ...)` or `(T, 2, B, ...)`.
+The loops contain only what depends on the previous step: one product and a few element-wise operations. The caller
+projects the inputs before the loop. In the backward pass, all factors that do not depend on the incoming gradient are
+computed for all steps at once, and the gradient of the recurrent kernel is one product after the loop. Two directions
+run in one loop, on an axis before the batch: `(T, B, ...)` or `(T, 2, B, ...)`.
 """
 
 import tensorflow as tf
@@ -13,10 +13,10 @@ def lstm(inputs, recurrent_kernel, hidden, cell, mask=None):
     """Runs an LSTM over projected inputs.
 
     Args:
-        inputs: `(time, ..., batch, 4 * units)`, input projection and bias, gates in Keras' order i, f, c, o.
+        inputs: `(time, ..., batch, 4 * units)`, input projection plus bias, gates in the order of Keras: i, f, c, o.
         recurrent_kernel: `(..., units, 4 * units)`.
-        hidden, cell: `(..., batch, units)`, the first state.
-        mask: boolean `(time, ..., batch, 1)`, or `None`. A masked step hands the state on.
+        hidden, cell: `(..., batch, units)`, the initial state.
+        mask: Boolean `(time, ..., batch, 1)`, or `None`. A masked step keeps the state.
 
     Returns:
         All hidden states `(time, ..., batch, units)`, the last hidden state and the last cell state.
@@ -45,14 +45,14 @@ def lstm(inputs, recurrent_kernel, hidden, cell, mask=None):
 
 
 def gru(inputs, recurrent_kernel, recurrent_bias, hidden, mask=None):
-    """Runs a GRU (the reset gate after the product) over projected inputs.
+    """Runs a GRU, with the reset gate applied after the product, over projected inputs.
 
     Args:
-        inputs: `(time, ..., batch, 3 * units)`, input projection and bias, gates in Keras' order z, r, h.
+        inputs: `(time, ..., batch, 3 * units)`, input projection plus bias, gates in the order of Keras: z, r, h.
         recurrent_kernel: `(..., units, 3 * units)`.
-        recurrent_bias: broadcastable to `(..., batch, 3 * units)`.
-        hidden: `(..., batch, units)`, the first state.
-        mask: boolean `(time, ..., batch, 1)`, or `None`. A masked step hands the state on.
+        recurrent_bias: Broadcastable to `(..., batch, 3 * units)`.
+        hidden: `(..., batch, units)`, the initial state.
+        mask: Boolean `(time, ..., batch, 1)`, or `None`. A masked step keeps the state.
 
     Returns:
         All hidden states `(time, ..., batch, units)` and the last one.
@@ -83,9 +83,9 @@ def _lstm_forward(inputs, recurrent_kernel, hidden, cell, mask):
     def step(x, m, hidden, cell):
         z = x + tf.matmul(hidden, recurrent_kernel)
         sigmoids, candidate = tf.sigmoid(z[..., : 3 * units]), tf.tanh(z[..., 3 * units :])
-        forget, enter, leave = tf.split(sigmoids, 3, axis=-1)
-        new_cell = forget * cell + enter * candidate
-        new_hidden = leave * tf.tanh(new_cell)
+        forget_gate, input_gate, output_gate = tf.split(sigmoids, 3, axis=-1)
+        new_cell = forget_gate * cell + input_gate * candidate
+        new_hidden = output_gate * tf.tanh(new_cell)
         if m is not None:
             new_cell, new_hidden = cell + m * (new_cell - cell), hidden + m * (new_hidden - hidden)
         return (tf.concat([sigmoids, candidate], -1), new_cell, new_hidden), (new_hidden, new_cell)
@@ -94,23 +94,23 @@ def _lstm_forward(inputs, recurrent_kernel, hidden, cell, mask):
 
 
 def _lstm_factors(gates, cells, cells_before, mask):
-    """What the gradients of cell and hidden state are multiplied with, for all steps at once."""
-    forget, enter, leave, candidate = tf.split(gates, 4, axis=-1)
-    # A masked step put out the old state: `cells` is the new cell only where the mask holds, which is where it counts.
+    """The factors of the gradients of cell and hidden state, for all steps at once."""
+    forget_gate, input_gate, output_gate, candidate = tf.split(gates, 4, axis=-1)
+    # A masked step kept the old state, so `cells` is the new cell only at real steps; only those count.
     tanh_cell = tf.tanh(cells)
-    hidden_to_cell = leave * (1 - tanh_cell * tanh_cell)
+    hidden_to_cell = output_gate * (1 - tanh_cell * tanh_cell)
     to_gates = tf.concat(
         [
-            cells_before * forget * (1 - forget),
-            candidate * enter * (1 - enter),
-            tanh_cell * leave * (1 - leave),
-            enter * (1 - candidate * candidate),
+            cells_before * forget_gate * (1 - forget_gate),
+            candidate * input_gate * (1 - input_gate),
+            tanh_cell * output_gate * (1 - output_gate),
+            input_gate * (1 - candidate * candidate),
         ],
         axis=-1,
     )
     if mask is None:
-        return to_gates, hidden_to_cell, forget, None
-    return to_gates * mask, hidden_to_cell * mask, 1 + mask * (forget - 1), 1 - mask
+        return to_gates, hidden_to_cell, forget_gate, None
+    return to_gates * mask, hidden_to_cell * mask, 1 + mask * (forget_gate - 1), 1 - mask
 
 
 def _lstm_backward(factors, recurrent_kernel, hiddens_before, hiddens_grad, last_hidden_grad, last_cell_grad):
@@ -206,15 +206,15 @@ def _loop(step, inputs, state, shapes, backwards=False, return_state=False):
 
 
 def _like(inputs, recurrent_kernel, multiples):
-    """Static shapes of one step's outputs, in multiples of the units."""
+    """Static shapes of the outputs of one step, in multiples of the units."""
     units = recurrent_kernel.shape[-2]
     return [[*inputs.shape[1:-1], multiple * units] for multiple in multiples]
 
 
 def _order_gates(tensor):
-    """From Keras' i, f, c, o to f, i, o, c: the three sigmoids side by side."""
-    enter, forget, candidate, leave = tf.split(tensor, 4, axis=-1)
-    return tf.concat([forget, enter, leave, candidate], axis=-1)
+    """Reorders i, f, c, o (Keras) to f, i, o, c, which puts the three sigmoids side by side."""
+    input_gate, forget_gate, candidate, output_gate = tf.split(tensor, 4, axis=-1)
+    return tf.concat([forget_gate, input_gate, output_gate, candidate], axis=-1)
 
 
 def _shifted(states, first):
@@ -223,7 +223,7 @@ def _shifted(states, first):
 
 
 def _kernel_gradient(hiddens_before, gates_grad):
-    if len(hiddens_before.shape) == 4:  # (T, 2, B, U): each direction on its own is twice as fast as an einsum
+    if len(hiddens_before.shape) == 4:  # (T, 2, B, U): one product per direction is twice as fast as an einsum
         directions = zip(tf.unstack(hiddens_before, axis=1), tf.unstack(gates_grad, axis=1))
         return tf.stack([_kernel_gradient(*direction) for direction in directions])
     flat = tf.reshape(hiddens_before, [-1, hiddens_before.shape[-1]])

@@ -8,9 +8,9 @@ from attention_apps.layers.masks import causal_mask, masked_softmax, over_target
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class ScaledDotProductAttention(keras.layers.Layer):
-    """Scores each source position by its product with the query, over the square root of their size.
+    """Scores each source position by its dot product with the query, divided by the square root of the dimension.
 
-    It has no weights: the value is its own key.
+    It has no parameters: the value is its own key.
 
     Args:
         causal: Whether a target position sees only the source positions up to itself; the last one sees all.
@@ -18,9 +18,9 @@ class ScaledDotProductAttention(keras.layers.Layer):
     Call arguments:
         query: `(batch, target, dim)`.
         value: `(batch, source, dim)`.
-        value_mask: Boolean `(batch, source)`; true means real.
-        prepared: What `prepare(value)` returned, the keys `(batch, source, dim)`.
-        state: Not needed; handed back.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the keys `(batch, source, dim)`.
+        state: Not used; returned as it is.
 
     Returns:
         The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state.

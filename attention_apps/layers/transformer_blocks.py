@@ -3,21 +3,56 @@ import keras
 from attention_apps.layers.multi_head_attention import MultiHeadAttention
 
 
+class _TransformerBlock(keras.layers.Layer):
+    """The arguments of both blocks, and the feed-forward network at their end."""
+
+    def __init__(self, num_heads, key_dim, hidden_dim, dropout=0.0, activation="relu", **kwargs):
+        super().__init__(**kwargs)
+        if hidden_dim < 1:
+            raise ValueError(f"`hidden_dim` must be a positive integer. Received: hidden_dim={hidden_dim}")
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.hidden_dim = hidden_dim
+        self.dropout = dropout
+        self.activation = activation
+        self.supports_masking = True
+
+    def _attention(self, name, **options):
+        return MultiHeadAttention(
+            self.num_heads, self.key_dim, dropout=self.dropout, dtype=self.dtype_policy, name=name, **options
+        )
+
+    def _norm(self, name):
+        return keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy, name=name)
+
+    def _dropout(self):
+        return keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+
+    def _feed_forward(self):
+        return _FeedForward(
+            self.hidden_dim, self.activation, self.dropout, dtype=self.dtype_policy, name="feed_forward"
+        )
+
+    def get_config(self):
+        names = ("num_heads", "key_dim", "hidden_dim", "dropout", "activation")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
 @keras.saving.register_keras_serializable(package="attention_apps")
-class TransformerEncoderBlock(keras.layers.Layer):
-    """Self-attention and a feed-forward network, each with a normalised input and a residual around it.
+class TransformerEncoderBlock(_TransformerBlock):
+    """Self-attention and a feed-forward network, each with a normalized input and a residual connection.
 
     Args:
         num_heads: Number of attention heads.
         key_dim: Size of each head.
-        hidden_dim: Size of the feed-forward network's hidden layer.
-        dropout: Dropped in training from the attention weights and from what is added to a residual.
-        activation: Of the hidden layer.
+        hidden_dim: Size of the hidden layer of the feed-forward network.
+        dropout: Dropout rate on the attention weights and before each residual sum.
+        activation: Activation of the hidden layer.
 
     Call arguments:
         inputs: `(batch, source, dim)`.
-        mask: Boolean `(batch, source)`; true means real.
-        training: Whether to drop.
+        mask: Boolean `(batch, source)`; `True` means real.
+        training: Whether to apply dropout.
 
     Returns:
         `(batch, source, dim)`.
@@ -28,23 +63,15 @@ class TransformerEncoderBlock(keras.layers.Layer):
 
     Reference:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.1; Xiong et al. 2020, "On Layer Normalization in
-        the Transformer Architecture", for the normalised inputs.
+        the Transformer Architecture", for the normalized inputs.
     """
 
     def __init__(self, num_heads, key_dim, hidden_dim, dropout=0.0, activation="relu", **kwargs):
-        super().__init__(**kwargs)
-        _check_hidden_dim(hidden_dim)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.hidden_dim = hidden_dim
-        self.dropout = dropout
-        self.activation = activation
-        self.supports_masking = True
-        options = {"dropout": dropout, "dtype": self.dtype_policy}
-        self.attention_norm = _norm("attention_norm", self.dtype_policy)
-        self.attention = MultiHeadAttention(num_heads, key_dim, return_weights=False, name="attention", **options)
-        self.attention_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.feed_forward = _FeedForward(hidden_dim, activation, name="feed_forward", **options)
+        super().__init__(num_heads, key_dim, hidden_dim, dropout, activation, **kwargs)
+        self.attention_norm = self._norm("attention_norm")
+        self.attention = self._attention("attention", return_weights=False)
+        self.attention_dropout = self._dropout()
+        self.feed_forward = self._feed_forward()
 
     def build(self, inputs_shape):
         self.attention_norm.build(inputs_shape)
@@ -58,31 +85,28 @@ class TransformerEncoderBlock(keras.layers.Layer):
         hidden = inputs + self.attention_dropout(context, training=training)
         return self.feed_forward(hidden, training=training)
 
-    def get_config(self):
-        return {**super().get_config(), **_config(self)}
-
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class TransformerDecoderBlock(keras.layers.Layer):
-    """Causal self-attention, cross-attention and a feed-forward network, each with a normalised input and a residual.
+class TransformerDecoderBlock(_TransformerBlock):
+    """Causal self-attention, cross-attention and a feed-forward network, each with normalized input and a residual.
 
-    It is called like the attention layers. All target positions at once, or, with a state from
-    `init_state(value, max_length)`, some at a time: the state is the cache of the self-attention.
+    It is called like the attention layers: with all target positions at once or, with a state from
+    `init_state(value, max_length)`, with some at a time. The state is the cache of the self-attention.
 
     Args:
         num_heads: Number of attention heads.
         key_dim: Size of each head.
-        hidden_dim: Size of the feed-forward network's hidden layer.
-        dropout: Dropped in training from the attention weights and from what is added to a residual.
-        activation: Of the hidden layer.
+        hidden_dim: Size of the hidden layer of the feed-forward network.
+        dropout: Dropout rate on the attention weights and before each residual sum.
+        activation: Activation of the hidden layer.
 
     Call arguments:
         query: `(batch, target, dim)`.
         value: The memory, `(batch, source, memory_dim)`.
-        value_mask: Boolean `(batch, source)`; true means real.
-        prepared: What `prepare(value)` returned, the projected keys and values of the cross-attention.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the projected keys and values of the cross-attention.
         state: The cache, `{"keys", "values", "position"}`, or empty.
-        training: Whether to drop.
+        training: Whether to apply dropout.
 
     Returns:
         The output `(batch, target, dim)`, the weights of the cross-attention `(batch, target, source)` averaged over
@@ -95,38 +119,21 @@ class TransformerDecoderBlock(keras.layers.Layer):
 
     Reference:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.1; Xiong et al. 2020, "On Layer Normalization in
-        the Transformer Architecture", for the normalised inputs.
+        the Transformer Architecture", for the normalized inputs.
     """
 
     def __init__(self, num_heads, key_dim, hidden_dim, dropout=0.0, activation="relu", **kwargs):
-        super().__init__(**kwargs)
-        _check_hidden_dim(hidden_dim)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.hidden_dim = hidden_dim
-        self.dropout = dropout
-        self.activation = activation
-        self.supports_masking = True
-        options = {"dropout": dropout, "dtype": self.dtype_policy}
-        self.self_norm = _norm("self_norm", self.dtype_policy)
-        self.self_attention = MultiHeadAttention(
-            num_heads, key_dim, causal=True, return_weights=False, name="self_attention", **options
-        )
-        self.self_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.cross_norm = _norm("cross_norm", self.dtype_policy)
-        self.cross_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.feed_forward = _FeedForward(hidden_dim, activation, name="feed_forward", **options)
+        super().__init__(num_heads, key_dim, hidden_dim, dropout, activation, **kwargs)
+        self.self_norm = self._norm("self_norm")
+        self.self_attention = self._attention("self_attention", causal=True, return_weights=False)
+        self.self_dropout = self._dropout()
+        self.cross_norm = self._norm("cross_norm")
+        self.cross_dropout = self._dropout()
+        self.feed_forward = self._feed_forward()
 
     def build(self, query_shape, value_shape):
         self.self_attention.build(query_shape, query_shape)
-        self.cross_attention = MultiHeadAttention(
-            self.num_heads,
-            self.key_dim,
-            dropout=self.dropout,
-            output_dim=query_shape[-1],
-            dtype=self.dtype_policy,
-            name="cross_attention",
-        )
+        self.cross_attention = self._attention("cross_attention", output_dim=query_shape[-1])
         self.cross_attention.build(query_shape, value_shape)
         for layer in (self.self_norm, self.self_dropout, self.cross_norm, self.cross_dropout, self.feed_forward):
             layer.build(query_shape)
@@ -147,16 +154,13 @@ class TransformerDecoderBlock(keras.layers.Layer):
         hidden = hidden + self.cross_dropout(context, training=training)
         return self.feed_forward(hidden, training=training), weights, state
 
-    def get_config(self):
-        return {**super().get_config(), **_config(self)}
-
 
 class _FeedForward(keras.layers.Layer):
-    """Two dense layers with a normalised input and a residual around them."""
+    """Two dense layers with a normalized input and a residual connection."""
 
     def __init__(self, hidden_dim, activation, dropout, **kwargs):
         super().__init__(**kwargs)
-        self.norm = _norm("norm", self.dtype_policy)
+        self.norm = keras.layers.LayerNormalization(epsilon=1e-6, dtype=self.dtype_policy, name="norm")
         self.hidden_dense = keras.layers.Dense(
             hidden_dim, activation=activation, dtype=self.dtype_policy, name="hidden"
         )
@@ -172,22 +176,3 @@ class _FeedForward(keras.layers.Layer):
     def call(self, inputs, training=None):
         output = self.output_dense(self.hidden_dense(self.norm(inputs)))
         return inputs + self.dropout_layer(output, training=training)
-
-
-def _norm(name, dtype):
-    return keras.layers.LayerNormalization(epsilon=1e-6, dtype=dtype, name=name)
-
-
-def _check_hidden_dim(hidden_dim):
-    if hidden_dim < 1:
-        raise ValueError(f"`hidden_dim` must be a positive integer. Received: hidden_dim={hidden_dim}")
-
-
-def _config(block):
-    return {
-        "num_heads": block.num_heads,
-        "key_dim": block.key_dim,
-        "hidden_dim": block.hidden_dim,
-        "dropout": block.dropout,
-        "activation": block.activation,
-    }

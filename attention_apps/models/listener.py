@@ -1,10 +1,10 @@
 """The encoder of speech."""
 
 import keras
+from keras import ops
 
 from attention_apps.layers.pyramidal_bidirectional_lstm import PyramidalBidirectionalLSTM
 from attention_apps.layers.recurrent import Recurrent
-from attention_apps.models.convolutional_front_end import ConvolutionalFrontEnd, halved
 
 _FRONT_ENDS = ("convolutional", "pyramidal")
 _HALVINGS = 2
@@ -12,26 +12,26 @@ _HALVINGS = 2
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class Listener(keras.layers.Layer):
-    """Shortens a spectrogram to a quarter of its frames and listens to them in both directions.
+    """Shortens a spectrogram to a quarter of its frames and encodes them with bidirectional LSTMs.
 
-    The front end halves the time twice. Each bidirectional layer adds to what it was given, which is then normalised:
-    x ← LayerNorm(x + BLSTM(x)). A CTC head says of each position which letter it may belong to.
+    The front end halves the time twice. Each bidirectional layer has a residual connection and a normalized output:
+    x ← LayerNorm(x + BLSTM(x)). A CTC head predicts the letter at each position.
 
     Args:
-        vocabulary_size: number of letters, for the CTC head; id 0 is the blank.
-        units: width of one direction.
-        num_layers: number of bidirectional layers after the front end.
+        vocabulary_size: Number of letters, for the CTC head; id 0 is the blank.
+        units: Width of one direction.
+        num_layers: Number of bidirectional layers after the front end.
         front_end: `"convolutional"` for two convolutions, `"pyramidal"` for two layers of
             `PyramidalBidirectionalLSTM`.
-        filters: of each convolution.
-        dropout: rate on what goes into each layer and on the memory.
+        filters: Number of filters of each convolution.
+        dropout: Dropout rate on the input of each layer and on the memory.
 
     Call arguments:
-        source: dict of `features` `(batch, time, mels)` and `mask`, boolean `(batch, time)`.
+        source: Dict of `features` `(batch, time, mels)` and `mask`, boolean `(batch, time)`.
 
     Returns:
-        The memory: `values` `(batch, ceil(time / 4), 2 * units)`, `mask`, `state` (the last states of the last layer)
-        and `ctc_logits` `(batch, ceil(time / 4), vocabulary)`.
+        The memory: `values` `(batch, ceil(time / 4), 2 * units)`, `mask` `(batch, ceil(time / 4))`, `state` (the final
+        states of the last layer) and `ctc_logits` `(batch, ceil(time / 4), vocabulary)`.
 
     Example:
 
@@ -101,15 +101,15 @@ class Listener(keras.layers.Layer):
             values, mask = reduction(values, mask=mask)
         values = self.norms[0](values)
         for layer, norm in zip(self.recurrent_layers, self.norms[1:], strict=True):
-            heard, state = layer(self.drop(values), mask=mask)
-            values = norm(values + heard)
+            output, state = layer(self.drop(values), mask=mask)
+            values = norm(values + output)
         values = self.drop(values)
         return {"values": values, "mask": mask, "state": state, "ctc_logits": self.ctc_dense(values)}
 
     def compute_output_shape(self, source_shape):
         batch, time, _ = source_shape["features"]
         for _ in range(_HALVINGS):
-            time = halved(time)
+            time = _halved(time)
         return {
             "values": (batch, time, 2 * self.units),
             "mask": (batch, time),
@@ -120,3 +120,83 @@ class Listener(keras.layers.Layer):
     def get_config(self):
         names = ("vocabulary_size", "units", "num_layers", "front_end", "filters", "dropout")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class ConvolutionalFrontEnd(keras.layers.Layer):
+    """Convolutions of 3 x 3 over time and frequency, each with stride 2, batch normalization and ReLU.
+
+    Padding is zeroed before each convolution and excluded from the batch statistics. Every convolution pads one frame
+    and one frequency on each side, no matter how long the batch is. The result for an utterance therefore does not
+    depend on the other utterances in its batch.
+
+    Args:
+        filters: Number of filters of each convolution.
+        units: Width of the output, a linear projection of all filters and frequencies of a frame.
+        num_layers: Number of convolutions; each halves the time.
+
+    Call arguments:
+        features: `(batch, time, mels)`.
+        mask: Boolean `(batch, time)`; `True` means real.
+
+    Returns:
+        `(batch, ceil(time / 2^num_layers), units)`, zero at padding, and its mask.
+
+    Reference:
+        Amodei et al. 2016, "Deep Speech 2", section 3.4; Zhang et al. 2017, "Very Deep Convolutional Networks for
+        End-to-End Speech Recognition", section 2.
+    """
+
+    def __init__(self, filters, units, num_layers=2, **kwargs):
+        super().__init__(**kwargs)
+        for name, size in (("filters", filters), ("units", units), ("num_layers", num_layers)):
+            if size < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}")
+        self.filters = filters
+        self.units = units
+        self.num_layers = num_layers
+        policy, layers = self.dtype_policy, keras.layers
+        self.convolutions = [
+            layers.Conv2D(filters, 3, strides=2, use_bias=False, dtype=policy, name=f"convolution_{index}")
+            for index in range(num_layers)
+        ]
+        self.norms = [
+            layers.BatchNormalization(momentum=0.95, dtype=policy, name=f"norm_{index}") for index in range(num_layers)
+        ]
+        self.dense = layers.Dense(units, dtype=policy, name="projection")
+
+    def build(self, features_shape):
+        mels, channels = features_shape[-1], 1
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            convolution.build((None, None, None, channels))
+            mels, channels = _halved(mels), self.filters
+            norm.build((None, None, mels, channels))
+        self.dense.build((None, None, mels * channels))
+
+    def call(self, features, mask, training=None):
+        values = _without_padding(ops.expand_dims(features, -1), mask)  # (B, T, mels, 1)
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            values = convolution(ops.pad(values, ((0, 0), (1, 1), (1, 1), (0, 0))))
+            mask = mask[:, ::2]
+            everywhere = ops.broadcast_to(ops.expand_dims(mask, -1), ops.shape(values)[:-1])  # (B, T, mels)
+            values = _without_padding(ops.relu(norm(values, training=training, mask=everywhere)), mask)
+        batch, time = ops.shape(values)[:2]
+        values = ops.reshape(values, (batch, time, values.shape[2] * self.filters))
+        return _without_padding(self.dense(values), mask), mask
+
+    def compute_mask(self, features, mask=None):
+        return None
+
+    def get_config(self):
+        names = ("filters", "units", "num_layers")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _halved(size):
+    """The size of an axis after a stride of 2; `None` if unknown."""
+    return None if size is None else (size + 1) // 2
+
+
+def _without_padding(values, mask):
+    mask = ops.reshape(mask, (*ops.shape(mask), *(1,) * (len(values.shape) - 2)))
+    return values * ops.cast(mask, values.dtype)

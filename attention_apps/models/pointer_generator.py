@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from attention_apps.models.serialization import serialize_unbuilt
+from attention_apps.models.decoder import serialize_unbuilt
 
 _TINY = 1e-30
 
@@ -14,21 +14,24 @@ class PointerGenerator(keras.layers.Layer):
 
     P(w) = p_gen P_vocabulary(w) + (1 - p_gen) Σ_{s: x_s = w} a_s, where the switch p_gen is computed from context,
     hidden state and input of each step (See et al. 2017, eq. 8 and 9). The result is the log of that distribution over
-    V + S ids: id V + s stands for the unknown word at source position s, the first of its kind.
+    V + S ids: id V + s stands for the out-of-vocabulary word at source position s, the first position it occurs at.
 
     Args:
-        decoder: a `RecurrentDecoder` with attention, or a `TransformerDecoder`.
+        decoder: A `RecurrentDecoder` with attention, or a `TransformerDecoder`.
 
     Call arguments:
-        tokens: as the decoder's; ids beyond the vocabulary are embedded as the unknown word.
-        memory: as the decoder's, with `source_ids` `(batch, source)`, ids of the extended vocabulary.
-        return_attention: whether the weights come back as well.
+        tokens: As for the decoder; ids beyond the vocabulary are embedded as the unknown word.
+        memory: As for the decoder, with `source_ids` `(batch, source)`, ids of the extended vocabulary.
+        return_dict: Whether to return the parts of the mixture instead of the mixture. A loss looks up the
+            probabilities of the targets in them without computing the whole distribution.
 
     Returns:
-        Log-probabilities `(batch, time, vocabulary + source)`, and the weights `(batch, time, source)` if asked for.
+        Log-probabilities `(batch, target, vocabulary + source)`; or a dict of `logits` over the vocabulary alone,
+        `(batch, target, vocabulary)`, the `switch` before its sigmoid `(batch, target)`, the `source_ids`, and
+        everything else that the decoder returns.
 
     Reference:
-        See, Liu and Manning 2017, section 2.2.
+        See, Liu and Manning 2017, "Get To The Point: Summarization with Pointer-Generator Networks", section 2.2.
     """
 
     def __init__(self, decoder, **kwargs):
@@ -45,7 +48,7 @@ class PointerGenerator(keras.layers.Layer):
         return self.decoder.attention
 
     def share_embedding(self, embedding):
-        """Uses a word embedding of an encoder in place of the decoder's own."""
+        """Uses the word embedding of an encoder instead of the decoder's own. Call it before anything is built."""
         self.decoder.share_embedding(embedding)
 
     def build(self, tokens_shape, memory_shape):
@@ -54,33 +57,30 @@ class PointerGenerator(keras.layers.Layer):
         self.switch_dense.build((None, self.decoder.feature_dim))
         self.built = True
 
-    def call(self, tokens, memory, return_attention=False):
-        outputs = self.teacher_force(tokens, memory)
-        rows = _for_steps(outputs["source_ids"], outputs["attention"])
-        mixed = self._mix(outputs["logits"], outputs["attention"], outputs["switch"], rows)
-        return (mixed, outputs["attention"]) if return_attention else mixed
-
-    def teacher_force(self, tokens, memory):
-        """The parts of the mixture: `logits` over the vocabulary, `attention`, the `switch` before its sigmoid, and
-        the `source_ids`. A loss looks up the target's probability in them without making the whole distribution.
-        """
-        outputs = self.decoder.teacher_force(tokens, memory)
-        switch = self.switch_dense(outputs["features"])[..., 0]
-        return {**outputs, "switch": switch, "source_ids": memory["source_ids"]}
+    def call(self, tokens, memory, return_dict=False):
+        parts = self.decoder(tokens, memory, return_dict=True)
+        parts = {**parts, "switch": self._switch(parts["features"]), "source_ids": memory["source_ids"]}
+        if return_dict:
+            return parts
+        source_ids = _for_steps(parts["source_ids"], parts["attention"])
+        return self._mix(parts["logits"], parts["attention"], parts["switch"], source_ids)
 
     def init_state(self, memory):
         """The state before the first step."""
         return {**self.decoder.init_state(memory), "source_ids": memory["source_ids"]}
 
     def step(self, token, state):
-        """One token `(batch,)` and the state to log-probabilities `(batch, vocabulary + source)` and the next state."""
-        outputs, new_state = self.decoder.step_in_full(token, state)
-        switch = self.switch_dense(outputs["features"])[..., 0]
+        """Maps a token `(batch,)` and the state to log-probabilities `(batch, vocabulary + source)` and a new state."""
+        outputs, new_state = self.decoder.step_with_attention(token, state)
+        switch = self._switch(outputs["features"])
         mixed = self._mix(outputs["logits"], outputs["attention"], switch, state["source_ids"])
         return mixed, {**new_state, "source_ids": state["source_ids"]}
 
+    def _switch(self, features):
+        return self.switch_dense(features)[..., 0]
+
     def _mix(self, logits, attention, switch, source_ids):
-        """Log of the mixture; all with the same leading axes."""
+        """The log of the mixture; all arguments have the same leading axes."""
         logits, attention, switch = (ops.cast(x, "float32") for x in (logits, attention, switch))
         generate = ops.expand_dims(ops.sigmoid(switch), -1)
         words = ops.concatenate([ops.softmax(logits, axis=-1) * generate, ops.zeros_like(attention)], axis=-1)
@@ -95,14 +95,14 @@ class PointerGenerator(keras.layers.Layer):
 
 
 def _for_steps(source_ids, attention):
-    """Source ids `(batch, source)` for every step: the shape of the attention."""
+    """Broadcasts source ids `(batch, source)` over the steps, to the shape of the attention."""
     for _ in range(len(attention.shape) - 2):
         source_ids = ops.expand_dims(source_ids, 1)
     return ops.broadcast_to(source_ids, ops.shape(attention))
 
 
 def _scatter_add(table, ids, values):
-    """Adds values `(..., source)` to the entries of a table `(..., size)` that the ids name."""
+    """Adds values `(..., source)` to the entries of a table `(..., size)` given by the ids."""
     source, size = ops.shape(values)[-1], ops.shape(table)[-1]
     flat = ops.reshape(values, (-1,))
     rows = ops.arange(ops.size(flat) // source)

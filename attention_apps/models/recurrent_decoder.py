@@ -1,19 +1,16 @@
-"""The recurrent decoder of all three applications."""
-
-import contextlib
+"""The recurrent decoder."""
 
 import keras
-from keras import ops, tree
+from keras import ops
 
+from attention_apps.constants import END, PADDING
 from attention_apps.decoding.state import PER_ITEM
-from attention_apps.layers.additive_scores import few_targets
-from attention_apps.layers.time_loop import time_loop
-from attention_apps.models.decoder_cell import DecoderCell
-from attention_apps.models.readout import Readout
-from attention_apps.models.serialization import serialize_unbuilt
-from attention_apps.models.tokens import END, PADDING, embeddable, flat_targets, unflat_targets
+from attention_apps.layers.additive_scores import takes_single_step
+from attention_apps.layers.loops import scan_time
+from attention_apps.models.decoder import Decoder, repeat_for_targets, serialize_unbuilt
+from attention_apps.models.recurrent_decoder_parts import DecoderCell, Readout
 
-# What hard attention sums up over a target for its estimator: nothing is written after the end token.
+# The entries of its state that hard attention sums over a target. Positions after the end token must not count.
 _SUMS = {"log_prob", "entropy"}
 _ATTEND = ("before", "after")
 _GATES = (None, "scalar", "vector")
@@ -21,38 +18,40 @@ _INITIAL_STATES = ("mean", "last", "zeros")
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class RecurrentDecoder(keras.layers.Layer):
+class RecurrentDecoder(Decoder):
     """LSTM or GRU that writes a target while attending to a memory.
 
-    Keeps the decoder's contract: call it for teacher forcing, `init_state` and `step` for a search. Several targets of
-    one source, `(batch, targets, time)`, share its projected memory.
+    Call it for teacher forcing; use `init_state` and `step` for a search. Several targets of one source,
+    `(batch, targets, target)`, share its projected memory.
 
     Args:
-        vocabulary_size: number of words. Ids beyond it (copied words) are embedded as the unknown word.
-        embedding_dim: width of the embeddings.
-        units: width of the recurrent state.
-        attention: an attention layer, or `None` for the plain encoder-decoder.
+        vocabulary_size: Number of words. Ids beyond it (copied words) are embedded as the unknown word.
+        embedding_dim: Width of the embeddings.
+        units: Width of the recurrent state.
+        attention: An attention layer, or `None` for the plain encoder-decoder.
         cell: `"lstm"` or `"gru"`.
-        num_layers: number of recurrent layers.
-        attend: `"before"` the recurrent step, from the state before, the context being its input (Bahdanau et al.
-            2015); or `"after"` it, the context going into the output only (Luong et al. 2015), for all steps at once.
-        input_feeding: whether the attentional vector goes into the next step (Luong et al. 2015, 3.3).
-        context_gate: `"scalar"` weighs the context by β = σ(W h), Xu et al. 2015, 4.2.1; `"vector"` has a β for each
-            feature; `None` for none. For `attend="before"`.
-        deep_output: whether the last word goes into the output layer as well (Xu et al. 2015, eq. 7).
-        tied_embeddings: whether the output layer uses the embedding matrix.
-        dropout: rate on embeddings, between layers, and before the output.
-        variational: whether a sequence keeps one dropout mask for all its steps (Gal and Ghahramani 2016).
-        initial_state: from the `"mean"` of the memory, the encoder's `"last"` state, or `"zeros"`.
+        num_layers: Number of recurrent layers.
+        attend: `"before"` the recurrent step, with the previous state as the query and the context as an input
+            (Bahdanau et al. 2015); or `"after"` it, for all steps at once, with the context used for the output only
+            (Luong et al. 2015).
+        input_feeding: Whether the attentional vector is an input of the next step (Luong et al. 2015, 3.3).
+        context_gate: `"scalar"` multiplies the context by β = σ(W h), Xu et al. 2015, 4.2.1; `"vector"` has a β for
+            each feature; `None` has no gate. Needs `attend="before"`.
+        deep_output: Whether the output layer also sees the last word (Xu et al. 2015, eq. 7).
+        tied_embeddings: Whether the output layer uses the embedding matrix.
+        dropout: Dropout rate on embeddings, between layers, and before the output.
+        variational: Whether a sequence keeps one dropout mask for all steps (Gal and Ghahramani 2016).
+        initial_state: From the `"mean"` of the memory, the encoder's `"last"` state, or `"zeros"`.
 
     Call arguments:
-        tokens: `(batch, time)` or `(batch, targets, time)`, beginning with the start token.
-        memory: the encoder's dict: `values` `(batch, source, dim)`, `mask` `(batch, source)`, `state` for `"last"`.
-        return_attention: whether the weights come back as well.
+        tokens: `(batch, target)` or `(batch, targets, target)`, starting with the start token.
+        memory: The encoder's dict: `values` `(batch, source, dim)`, `mask` `(batch, source)`, `state` for `"last"`.
+        return_dict: Whether to return a dict instead of the logits.
 
     Returns:
-        Logits `(batch, time, vocabulary)`, and the weights `(batch, time, source)` if asked for; with a `targets` axis
-        after the batch where the tokens have one.
+        Logits `(batch, target, vocabulary)`; or a dict of `logits`, `attention` `(batch, target, source)` (`None`
+        without an attention layer), `features` of each step, and `attention_state`. They have a `targets` axis after
+        the batch if the tokens have one.
 
     Example:
 
@@ -135,16 +134,6 @@ class RecurrentDecoder(keras.layers.Layer):
             states * self.units, activation="tanh", dtype=policy, name="initial_state"
         )
 
-    def share_embedding(self, embedding):
-        """Uses a word embedding of an encoder in place of its own; to be called before anything is built."""
-        wanted, given = (
-            (self.vocabulary_size, self.embedding_dim),
-            (embedding.input_dim, embedding.output_dim),
-        )
-        if wanted != given:
-            raise ValueError(f"A shared embedding must be of shape {wanted}. Received: shape={given}")
-        self.embedding = embedding
-
     def build(self, tokens_shape, memory_shape):
         values_dim = memory_shape["values"][-1]
         context_dim = 0 if self.attention is None else values_dim
@@ -171,94 +160,70 @@ class RecurrentDecoder(keras.layers.Layer):
             self.state_dense.build((None, sum(shape[-1] for shape in memory_shape["state"])))
         self.built = True
 
-    def call(self, tokens, memory, return_attention=False):
-        outputs = self.teacher_force(tokens, memory)
-        return (outputs["logits"], outputs["attention"]) if return_attention else outputs["logits"]
-
-    def teacher_force(self, tokens, memory):
-        """All a loss can ask for: `logits`, `attention`, the attention's last state, `features` of each step."""
-        tokens, targets = flat_targets(tokens)  # (R, T), R = B * N
-        source, carry = self._begin(memory, targets)
-        embedded = self.drop(self._embed(tokens))  # (R, T, E)
+    def _teacher_force(self, tokens, memory, num_targets):
+        source, carry = self._begin(memory, num_targets)
+        embedded = self.drop(self._embed(tokens))  # (R, T, D)
         projected = self.cells[0].project(embedded)
         if self._feeds_back() or _SUMS.intersection(carry["attention"]):
             steps, carry = self._step_by_step(tokens, projected, embedded, source, carry)
         else:
             steps, carry = self._all_at_once(projected, source, carry)
-        vector = self.readout(steps["hidden"], steps.get("context"), embedded)
-        outputs = {
-            "logits": self._logits(vector),
-            "attention": steps.get("attention"),
-            "features": self._features(steps, embedded),
-        }
-        outputs = {name: unflat_targets(tensor, targets) for name, tensor in outputs.items()}
-        return {**outputs, "attention_state": carry["attention"]}
+        return self._outputs(steps, embedded), carry["attention"]
 
     def init_state(self, memory):
         """The state before the first step."""
         source, carry = self._begin(memory)
         if self.attention is not None:
             carry["coverage"] = ops.zeros(ops.shape(source["values"])[:2], self.compute_dtype)
-        # An attention that remembers needs a row for each hypothesis; all others can share their item's.
+        # An attention layer with a state needs a row for each hypothesis. Otherwise hypotheses share their item's row.
         return {**carry, **source} if carry["attention"] else {**carry, PER_ITEM: source}
 
-    def step(self, token, state):
-        """One token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
-        outputs, state = self.step_in_full(token, state)
-        return outputs["logits"], state
-
-    def step_in_full(self, token, state):
-        """As `step`, with `attention` and `features` next to the `logits`."""
+    def step_with_attention(self, token, state):
+        """Like `step`, but returns a dict with `attention` and `features` next to the `logits`."""
         names = (PER_ITEM,) if PER_ITEM in state else ("values", "mask", "prepared")
         kept = {name: state[name] for name in names if name in state}
         source = kept.get(PER_ITEM, kept)
-        embedded = self._embed(token)
+        embedded = self._embed(token)  # (R, D)
         steps, carry = self._advance(self.cells[0].project(embedded), embedded, source, state)
-        logits = self._logits(self.readout(steps["hidden"], steps.get("context"), embedded))
         if "coverage" in state:
             carry["coverage"] = state["coverage"] + steps["attention"]
-        outputs = {
-            "logits": logits,
+        return self._outputs(steps, embedded), {**carry, **kept}
+
+    def _outputs(self, steps, embedded):
+        vector = self.readout(steps["hidden"], steps.get("context"), embedded)
+        embeddings = self.embedding.embeddings if self.tied_embeddings else None
+        context = [steps["context"]] if "context" in steps else []
+        return {
+            "logits": self.readout.to_logits(vector, embeddings),
             "attention": steps.get("attention"),
-            "features": self._features(steps, embedded),
+            "features": ops.concatenate([*context, steps["hidden"], embedded], axis=-1),
         }
-        return outputs, {**carry, **kept}
 
     def _embed(self, tokens):
-        return self.embedding(embeddable(tokens, self.vocabulary_size))
-
-    def _logits(self, vector):
-        return self.readout.to_logits(vector, self.embedding.embeddings if self.tied_embeddings else None)
-
-    def _features(self, steps, embedded):
-        parts = [steps[name] for name in ("context", "hidden") if name in steps]
-        return ops.concatenate([*parts, embedded], axis=-1)
+        return self.embedding(self._known_ids(tokens))
 
     def _feeds_back(self):
         return self.input_feeding or (self.attention is not None and self.attend == "before")
 
-    def _begin(self, memory, targets=None):
-        """What stays the same over the steps, and what changes, before the first one."""
+    def _begin(self, memory, num_targets=None):
+        """The tensors that stay the same at every step, and the initial values of those that change."""
         values, mask = memory["values"], memory.get("mask")
         source = {"values": values} if mask is None else {"values": values, "mask": mask}
-        first = self._first_state(memory)
-        states = ops.split(first, first.shape[-1] // self.units, axis=-1)
+        initial = self._initial_state(memory)
+        states = ops.split(initial, initial.shape[-1] // self.units, axis=-1)
         per_layer = len(states) // self.num_layers
-        carry = {"layers": [states[i * per_layer : (i + 1) * per_layer] for i in range(self.num_layers)]}
-        if targets is not None:
-            carry = tree.map_structure(lambda x: ops.repeat(x, targets, axis=0), carry)
-        carry["attention"] = {}
+        layers = [states[i * per_layer : (i + 1) * per_layer] for i in range(self.num_layers)]
+        carry = {"layers": repeat_for_targets(layers, num_targets), "attention": {}}
         if self.attention is not None:
             source["prepared"] = self.attention.prepare(values)
-            if targets is not None and self.attention.init_state(values):
-                # An attention that remembers needs a row for each target.
-                source = tree.map_structure(lambda x: ops.repeat(x, targets, axis=0), source)
+            if self.attention.init_state(values):  # an attention layer with a state needs a row for each target
+                source = repeat_for_targets(source, num_targets)
             carry["attention"] = self.attention.init_state(source["values"])
         if self.input_feeding:
             carry["vector"] = ops.zeros((ops.shape(carry["layers"][0][0])[0], self.readout.width), self.compute_dtype)
         return source, carry
 
-    def _first_state(self, memory):
+    def _initial_state(self, memory):
         values = memory["values"]
         if self.initial_state == "last":
             return self.state_dense(ops.concatenate(memory["state"], axis=-1))
@@ -289,19 +254,19 @@ class RecurrentDecoder(keras.layers.Layer):
             )
             for name in _SUMS.intersection(new["attention"]):
                 before, after = carry["attention"][name], new["attention"][name]
-                new["attention"][name] = ops.where(inputs["goes_on"], after, before)
+                new["attention"][name] = ops.where(inputs["continues"], after, before)
             return steps, new
 
-        goes_on = ops.logical_and(ops.not_equal(tokens, END), ops.not_equal(tokens, PADDING))
-        inputs = {"projected": projected, "embedded": embedded, "goes_on": goes_on}
+        continues = ops.logical_and(ops.not_equal(tokens, END), ops.not_equal(tokens, PADDING))
+        inputs = {"projected": projected, "embedded": embedded, "continues": continues}
         if self.dropout and self.num_layers > 1:
-            # Drawn for all steps ahead of the loop: what each layer hands on is multiplied by it.
+            # The dropout masks between layers, drawn for all steps before the loop.
             ones = ops.ones((*ops.shape(embedded)[:2], self.units), self.compute_dtype)
             inputs["between_layers"] = [self.drop(ones) for _ in self.cells[1:]]
-        return time_loop(step, inputs, carry)
+        return scan_time(step, inputs, carry)
 
     def _advance(self, projected, embedded, source, carry, between_layers=None):
-        """One step of all rows: `(rows, gates)` and the carry to hidden state, context and weights, and the carry."""
+        """Runs one step: maps gate inputs `(rows, gates)` to hidden state, context and weights, and the next carry."""
         attended, attention_state, feeds = {}, carry["attention"], []
         if self.attention is not None and self.attend == "before":
             attended, attention_state = self._attend(carry["layers"][-1][0], source, attention_state)
@@ -329,16 +294,20 @@ class RecurrentDecoder(keras.layers.Layer):
     def _attend(self, hidden, source, state):
         """Context and weights for hidden states `(rows, units)` or `(rows, time, units)`.
 
-        Rows that share a source are laid along the attention's target axis.
+        Rows that share a source become target positions of the attention.
         """
         values = source["values"]
-        # An attention that remembers has a row for each hypothesis: one step of it is one target position.
         is_step = len(hidden.shape) == 2
+        # An attention layer with a state has a row for each hypothesis: one step is one target position.
         query = ops.reshape(hidden, (ops.shape(values)[0], 1 if state and is_step else -1, self.units))
-        with few_targets() if is_step else contextlib.nullcontext():
-            context, weights, state = self.attention(
-                query, values, value_mask=source.get("mask"), prepared=source["prepared"], state=state or None
-            )
+        context, weights, state = self.attention(
+            query,
+            values,
+            value_mask=source.get("mask"),
+            prepared=source["prepared"],
+            state=state or None,
+            **({"single_step": True} if is_step and takes_single_step(self.attention) else {}),
+        )
         if self.context_gate:
             context = context * self.gate_dense(query)
         leading = ops.shape(hidden)[:-1]

@@ -1,26 +1,29 @@
 """An encoder and a decoder as one Keras model."""
 
+from collections.abc import Mapping
+
 import keras
 
-from attention_apps.models.serialization import serialize_unbuilt
+from attention_apps.models.decoder import serialize_unbuilt
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class Seq2Seq(keras.Model):
-    """Reads a source with an encoder, writes a target with a decoder: the one model of the library.
+    """Reads a source with an encoder and writes a target with a decoder.
 
     Args:
-        encoder: maps a source (a dict of tensors) to a memory (a dict of tensors).
-        decoder: keeps the decoder's contract: `decoder(tokens, memory)`, `init_state`, `step`.
-        shared_embedding: whether the decoder uses the encoder's word embedding, for texts in and out of one language.
+        encoder: Maps a source (a dict of tensors) to a memory (a dict of tensors).
+        decoder: Follows the decoder's contract: `decoder(tokens, memory)`, `init_state`, `step`.
+        shared_embedding: Whether the decoder uses the word embedding of the encoder, for source and target texts in
+            one language.
 
     Call arguments:
-        inputs: dict of `source` and `tokens`; the tokens begin with the start token.
-        in_full: whether everything a loss can ask for comes back, a dict with `memory`, `logits`, `attention` and more,
-            in place of the logits.
+        inputs: Dict of `source` and `tokens`; the tokens start with the start token.
+        return_dict: Whether to return the decoder's dict of `logits`, `attention` and more, plus the `memory`, instead
+            of the logits.
 
     Returns:
-        Logits `(batch, time, vocabulary)`: at each position those of the next token.
+        Logits `(batch, target, vocabulary)`: at each position, those of the next token. Or the dict.
     """
 
     def __init__(self, encoder, decoder, shared_embedding=False, **kwargs):
@@ -32,20 +35,21 @@ class Seq2Seq(keras.Model):
             decoder.share_embedding(encoder.embedding)
 
     def build(self, inputs_shape):
+        _check_inputs(inputs_shape)
         if not self.encoder.built:
             self.encoder.build(inputs_shape["source"])
         if not self.decoder.built:
             self.decoder.build(inputs_shape["tokens"], self.encoder.compute_output_shape(inputs_shape["source"]))
         self.built = True
 
-    def call(self, inputs, in_full=False):
+    def call(self, inputs, return_dict=False):
+        _check_inputs(inputs)
         memory = self.encoder(inputs["source"])
-        if not in_full:
-            return self.decoder(inputs["tokens"], memory)
-        return {"memory": memory, **self.decoder.teacher_force(inputs["tokens"], memory)}
+        outputs = self.decoder(inputs["tokens"], memory, return_dict=return_dict)
+        return {"memory": memory, **outputs} if return_dict else outputs
 
     def encode(self, source, training=False):
-        """The memory of a source, on which the decoder can be stepped."""
+        """Encodes a source into the memory that the decoder's `init_state` takes."""
         memory = self.encoder(source, training=training)
         if not self.decoder.built:
             self.decoder.build((None, None), keras.tree.map_structure(lambda tensor: tuple(tensor.shape), memory))
@@ -65,3 +69,10 @@ class Seq2Seq(keras.Model):
         for part in ("encoder", "decoder"):
             config[part] = keras.saving.deserialize_keras_object(config[part])
         return cls(**config)
+
+
+def _check_inputs(inputs):
+    if isinstance(inputs, Mapping) and {"source", "tokens"} <= set(inputs):
+        return
+    received = f"a dict with the keys {sorted(inputs)}" if isinstance(inputs, Mapping) else f"{inputs!r}"
+    raise ValueError(f"`inputs` must be a dict with `source` and `tokens`. Received: {received}")

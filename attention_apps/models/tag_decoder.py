@@ -3,35 +3,37 @@
 import keras
 from keras import ops
 
-from attention_apps.models.decoder_cell import DecoderCell
-from attention_apps.models.tokens import END, flat_targets, unflat_targets
+from attention_apps.constants import END
+from attention_apps.models.decoder import Decoder, repeat_for_targets
+from attention_apps.models.recurrent_decoder_parts import DecoderCell
 
 DELETE, KEEP = 4, 5
-_SIZE = 6
-# The logit of what cannot follow: no tag after the last word, no end before it.
-_NEVER = -1e4
+_NUM_TAGS = 6
+# The logit of tokens that cannot follow: a tag after the last word, the end before it. It fits into float16.
+_IMPOSSIBLE = -1e4
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class TagDecoder(keras.layers.Layer):
-    """LSTM over the tags of the source's words, in their order: step t reads the encoder's state at word t.
+class TagDecoder(Decoder):
+    """LSTM over the tags of the source words, in their order: step t reads the encoder's state at word t.
 
-    Keeps the decoder's contract: the tokens are tags, 4 to delete a word and 5 to keep it, one for each word, and then
-    the end token. Where it looks is fixed, so that its attention is a diagonal.
+    Call it for teacher forcing; use `init_state` and `step` for a search. The tokens are tags, 4 to delete a word and
+    5 to keep it, one for each word, followed by the end token. Each step reads a fixed position, so that its attention
+    is a diagonal.
 
     Args:
-        units: width of the recurrent state.
-        tag_dim: width of the embedding of the tag before.
-        dropout: rate on the memory and before the output.
+        units: Width of the recurrent state.
+        tag_dim: Width of the embedding of the previous tag.
+        dropout: Dropout rate on the memory and before the output.
 
     Call arguments:
-        tokens: `(batch, time)` or `(batch, targets, time)`: the start token and then the tags.
-        memory: the encoder's dict: `values` `(batch, source, dim)` and `mask` `(batch, source)`.
-        return_attention: whether the weights come back as well.
+        tokens: `(batch, target)` or `(batch, targets, target)`: the start token, then the tags.
+        memory: The encoder's dict: `values` `(batch, source, dim)` and `mask` `(batch, source)`.
+        return_dict: Whether to return a dict instead of the logits.
 
     Returns:
-        Logits `(batch, time, 6)`, and the weights `(batch, time, source)` if asked for; with a `targets` axis after the
-        batch where the tokens have one.
+        Logits `(batch, target, 6)`; or a dict of `logits`, `attention` `(batch, target, source)` and an empty
+        `attention_state`. They have a `targets` axis after the batch if the tokens have one.
 
     Reference:
         Filippova et al. 2015, "Sentence Compression by Deletion with LSTMs".
@@ -42,9 +44,9 @@ class TagDecoder(keras.layers.Layer):
         self.units = units
         self.tag_dim = tag_dim
         self.dropout = dropout
-        self.vocabulary_size = _SIZE
+        self.vocabulary_size = _NUM_TAGS
         policy = self.dtype_policy
-        self.embedding = keras.layers.Embedding(_SIZE, tag_dim, dtype=policy, name="embedding")
+        self.embedding = keras.layers.Embedding(_NUM_TAGS, tag_dim, dtype=policy, name="embedding")
         self.cell = DecoderCell(units, dtype=policy, name="cell")
         self.output_dense = keras.layers.Dense(2, dtype=policy, name="output")
         self.drop = keras.layers.Dropout(dropout, dtype=policy)
@@ -56,16 +58,8 @@ class TagDecoder(keras.layers.Layer):
         self.output_dense.build((None, self.units + values_dim))
         self.built = True
 
-    def call(self, tokens, memory, return_attention=False):
-        outputs = self.teacher_force(tokens, memory)
-        return (outputs["logits"], outputs["attention"]) if return_attention else outputs["logits"]
-
-    def teacher_force(self, tokens, memory):
-        """All a loss can ask for: `logits` and `attention`; there is no attention state."""
-        tokens, targets = flat_targets(tokens)  # (R, T), R = B * N
-        values, lengths = memory["values"], _lengths(memory)
-        if targets is not None:
-            values, lengths = ops.repeat(values, targets, axis=0), ops.repeat(lengths, targets, axis=0)
+    def _teacher_force(self, tokens, memory, num_targets):
+        values, lengths = repeat_for_targets((memory["values"], _lengths(memory)), num_targets)
         positions, source = ops.arange(ops.shape(tokens)[1]), ops.shape(values)[1]
         words = self.drop(ops.take(values, ops.minimum(positions, source - 1), axis=1))  # (R, T, D)
         inputs = ops.concatenate([words, self.embedding(tokens)], axis=-1)
@@ -75,8 +69,7 @@ class TagDecoder(keras.layers.Layer):
             "logits": self._logits(self.drop(hidden), words, is_word),
             "attention": self._diagonal(positions, is_word, source),
         }
-        outputs = {name: unflat_targets(tensor, targets) for name, tensor in outputs.items()}
-        return {**outputs, "attention_state": {}}
+        return outputs, {}
 
     def init_state(self, memory):
         """The state before the first step."""
@@ -89,7 +82,7 @@ class TagDecoder(keras.layers.Layer):
         }
 
     def step(self, token, state):
-        """One tag `(batch,)` and the state to logits `(batch, 6)` and the next state."""
+        """Maps one tag `(batch,)` and the state to logits `(batch, 6)` and the next state."""
         position, values = state["position"], state["values"]
         rows = ops.arange(ops.shape(values)[0]) * ops.shape(values)[1]
         place = ops.minimum(position, ops.shape(values)[1] - 1)
@@ -100,13 +93,13 @@ class TagDecoder(keras.layers.Layer):
         return logits, {**state, "layer": layer, "position": position + 1}
 
     def _logits(self, hidden, words, is_word):
-        """Of the two tags while there are words, of the end alone after them."""
+        """Logits that allow the two tags at a word, and only the end after the last word."""
         tags = self.output_dense(ops.concatenate([hidden, words], axis=-1))
         is_word = ops.expand_dims(is_word, -1)
-        never = ops.full_like(tags[..., :1], _NEVER)
-        end = ops.where(is_word, never, 0.0)
-        tags = ops.where(is_word, tags, _NEVER)
-        return ops.concatenate([never] * END + [end, never, tags], axis=-1)
+        impossible = ops.full_like(tags[..., :1], _IMPOSSIBLE)
+        end = ops.where(is_word, impossible, 0.0)
+        tags = ops.where(is_word, tags, _IMPOSSIBLE)
+        return ops.concatenate([impossible] * END + [end, impossible, tags], axis=-1)
 
     def _diagonal(self, positions, is_word, length):
         same = ops.expand_dims(positions, 1) == ops.expand_dims(ops.arange(length), 0)  # (T, S)

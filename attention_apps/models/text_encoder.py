@@ -3,28 +3,28 @@
 import keras
 from keras import ops
 
+from attention_apps.constants import PADDING
 from attention_apps.layers.recurrent import Recurrent
-from attention_apps.models.tokens import PADDING
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class TextEncoder(keras.layers.Layer):
-    """Embeds words and reads them in both directions.
+    """Embeds words and reads them with bidirectional recurrent layers.
 
     Args:
-        vocabulary_size: number of words.
-        embedding_dim: width of the embeddings.
-        units: width of one direction.
-        num_layers: number of bidirectional layers.
+        vocabulary_size: Number of words.
+        embedding_dim: Width of the embeddings.
+        units: Width of one direction.
+        num_layers: Number of bidirectional layers.
         cell: `"lstm"` or `"gru"`.
-        dropout: rate on embeddings and between layers.
+        dropout: Dropout rate on embeddings and between layers.
 
     Call arguments:
-        source: dict of `token_ids` `(batch, source)`, padded with 0, and, for copying, `source_ids` of the same shape.
+        source: Dict of `token_ids` `(batch, source)`, padded with 0, and, for copying, `source_ids` of the same shape.
 
     Returns:
-        The memory: `values` `(batch, source, 2 * units)`, `mask`, `state` (the last states of the last layer), and the
-        `source_ids` where they were given.
+        The memory: `values` `(batch, source, 2 * units)`, `mask` `(batch, source)`, `state` (the final states of the
+        last layer), and `source_ids` if given.
 
     Example:
 

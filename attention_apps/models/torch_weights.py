@@ -1,8 +1,9 @@
-"""Reads a PyTorch state dict without PyTorch, and without running what the file's pickle asks for.
+"""Reads a PyTorch state dict without PyTorch and without executing the code in its pickles.
 
-The file is one of PyTorch's legacy format (`torch.save` before version 1.6): five pickles (a magic number,
-the protocol, the machine, the state dict, the keys of its storages), then the raw storages in the order of
-their keys. A pickle is a program that may call anything; the unpickler below knows tensors and nothing else.
+`ImageEncoder.load_pretrained` needs it: the ImageNet weights of EfficientNet-Lite are only published in this format.
+The file has PyTorch's legacy format (`torch.save` before version 1.6): five pickles (a magic number, the protocol, the
+machine, the state dict, the keys of its storages), followed by the raw storages in the order of their keys. A pickle is
+a program that may call any function; the unpickler below supports tensors and nothing else.
 """
 
 import io
@@ -39,11 +40,11 @@ class _Tensor(NamedTuple):
     strides: tuple[int, ...]
 
 
-def read_state_dict(path) -> dict[str, np.ndarray]:
+def read_state_dict(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """The tensors of a legacy-format PyTorch state dict, by name.
 
     Raises:
-        ValueError: the file is too large, damaged, of another format, or holds more than tensors.
+        ValueError: The file is too large, damaged, in another format, or contains more than tensors.
     """
     size = os.path.getsize(path)
     if size > MAX_FILE_BYTES:
@@ -80,10 +81,10 @@ def _check_header(stream: io.BytesIO, content: memoryview) -> None:
 
 
 def unpickle(stream: io.BytesIO):
-    """The value of the pickle at the stream's position: numbers, strings, tuples, lists, dicts and tensors.
+    """Reads the pickle at the stream's position: numbers, strings, tuples, lists, dicts and tensors.
 
-    No name in the pickle is ever looked up in Python: those of tensors, storages and `OrderedDict` have a
-    meaning here, any other is refused, as is every instruction that tensors do not need.
+    Names in the pickle are never looked up in Python. The names of tensors, storages and `OrderedDict` are handled
+    here; all other names, and all instructions that tensors do not need, are rejected.
     """
     machine = _TensorMachine()
     try:
@@ -98,7 +99,7 @@ def unpickle(stream: io.BytesIO):
 
 
 class _TensorMachine:
-    """The stack machine of pickle's protocol 2, as far as a state dict needs it."""
+    """The part of the stack machine of pickle protocol 2 that a state dict needs."""
 
     def __init__(self):
         self.stacks = [[]]  # a mark opens a new stack
@@ -109,7 +110,7 @@ class _TensorMachine:
         return self.stacks[-1]
 
     def run(self, instruction: str, argument) -> None:
-        """Runs one of the instructions that move values about, or leaves it to `_make`."""
+        """Runs an instruction that moves values, or passes it on to `_make`."""
         match instruction:
             case "PROTO" | "STOP":
                 pass
@@ -167,7 +168,7 @@ def _expect(value, kind: type):
 
 
 def _call(function, arguments):
-    """The two calls that a state dict makes: an empty `OrderedDict`, and a tensor as a view of a storage."""
+    """The two calls in a state dict: an empty `OrderedDict`, and a tensor as a view of a storage."""
     if function == _Name(_ORDERED_DICT) and arguments == ():
         return {}
     if function != _Name(_REBUILD_TENSOR):
@@ -190,7 +191,7 @@ def _are_sizes(numbers) -> bool:
 
 
 def _read_storages(needed: dict, keys: list, content: memoryview, position: int) -> dict[str, np.ndarray]:
-    """The raw numbers: for each key, how many there are in 8 bytes, then the numbers."""
+    """Reads the raw numbers: for each key their count in 8 bytes, then the numbers."""
     if sorted(_expect(key, str) for key in keys) != sorted(needed):
         raise ValueError("its storages are not those that its tensors ask for")
     storages = {}

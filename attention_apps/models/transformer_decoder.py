@@ -3,35 +3,36 @@
 import keras
 from keras import ops
 
-from attention_apps.layers.position_encoding import SinusoidalPositionEncoding
 from attention_apps.layers.transformer_blocks import TransformerDecoderBlock
-from attention_apps.models.tokens import embeddable, flat_targets, unflat_targets
+from attention_apps.models.decoder import Decoder, repeat_for_targets
+from attention_apps.models.transformer_stack import TransformerStack
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class TransformerDecoder(keras.layers.Layer):
+class TransformerDecoder(TransformerStack, Decoder):
     """Transformer blocks that write a target while attending to a memory.
 
-    Keeps the decoder's contract: call it for teacher forcing, `init_state` and `step` for a search, whose state is a
-    cache of keys and values. Embeddings are scaled by √dim, given positions, and tied to the output layer.
+    Call it for teacher forcing; use `init_state` and `step` for a search, whose state is a cache of keys and values.
+    Embeddings are scaled by √dim, get positions, and are tied to the output layer.
 
     Args:
-        vocabulary_size: number of words. Ids beyond it (copied words) are embedded as the unknown word.
-        embedding_dim: width of embeddings and blocks.
-        num_layers: number of blocks.
-        num_heads: number of attention heads.
-        hidden_dim: width of the feed-forward networks.
-        max_length: the longest target that `step` has room for in its cache.
-        dropout: rate on embeddings and in the blocks.
+        vocabulary_size: Number of words. Ids beyond it (copied words) are embedded as the unknown word.
+        embedding_dim: Width of embeddings and blocks.
+        num_layers: Number of blocks.
+        num_heads: Number of attention heads.
+        hidden_dim: Width of the feed-forward networks.
+        max_length: Size of the cache of `step`: the longest target it can write.
+        dropout: Dropout rate on embeddings and in the blocks.
 
     Call arguments:
-        tokens: `(batch, time)` or `(batch, targets, time)`, beginning with the start token.
-        memory: the encoder's dict: `values` `(batch, source, dim)`, `mask` `(batch, source)`.
-        return_attention: whether the weights come back as well.
+        tokens: `(batch, target)` or `(batch, targets, target)`, starting with the start token.
+        memory: The encoder's dict: `values` `(batch, source, dim)`, `mask` `(batch, source)`.
+        return_dict: Whether to return a dict instead of the logits.
 
     Returns:
-        Logits `(batch, time, vocabulary)`, and the last block's weights over the memory `(batch, time, source)` if
-        asked for; with a `targets` axis after the batch where the tokens have one.
+        Logits `(batch, target, vocabulary)`; or a dict of `logits`, `attention` (the weights of the last block over
+        the memory, `(batch, target, source)`), `features` of each step and an empty `attention_state`. They have a
+        `targets` axis after the batch if the tokens have one.
 
     Example:
 
@@ -56,8 +57,10 @@ class TransformerDecoder(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1. Received: num_layers={num_layers}")
+        if embedding_dim % num_heads:
+            raise ValueError(
+                f"`embedding_dim` must be a multiple of `num_heads`={num_heads}. Received: {embedding_dim=}"
+            )
         self.vocabulary_size = vocabulary_size
         self.embedding_dim = embedding_dim
         self.num_layers = num_layers
@@ -65,58 +68,23 @@ class TransformerDecoder(keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.max_length = max_length
         self.dropout = dropout
-        if embedding_dim % num_heads:
-            raise ValueError(
-                f"`embedding_dim` must be a multiple of `num_heads`={num_heads}. Received: {embedding_dim=}"
-            )
-        policy = self.dtype_policy
-        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, dtype=policy, name="embedding")
-        self.position_encoding = SinusoidalPositionEncoding(dtype=policy, name="position_encoding")
-        self.blocks = [
-            TransformerDecoderBlock(
-                num_heads, embedding_dim // num_heads, hidden_dim, dropout=dropout, dtype=policy, name=f"block_{index}"
-            )
-            for index in range(num_layers)
-        ]
-        self.norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=policy, name="norm")
-        self.drop = keras.layers.Dropout(dropout, dtype=policy)
+        self._make_stack(TransformerDecoderBlock)
 
     @property
     def attention(self):
         """The last block's attention over the memory."""
         return self.blocks[-1].cross_attention
 
-    def share_embedding(self, embedding):
-        """Uses a word embedding of an encoder in place of its own; to be called before anything is built."""
-        wanted, given = (self.vocabulary_size, self.embedding_dim), (embedding.input_dim, embedding.output_dim)
-        if wanted != given:
-            raise ValueError(f"A shared embedding must be of shape {wanted}. Received: shape={given}")
-        self.embedding = embedding
-
     def build(self, tokens_shape, memory_shape):
-        if not self.embedding.built:
-            self.embedding.build((None, None))
-        shape = (None, None, self.embedding_dim)
-        for block in self.blocks:
-            block.build(shape, (None, None, memory_shape["values"][-1]))
-        self.norm.build(shape)
+        self._build_stack((None, None, memory_shape["values"][-1]))
         self.output_bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="output_bias")
         self.feature_dim = 2 * self.embedding_dim
         self.built = True
 
-    def call(self, tokens, memory, return_attention=False):
-        outputs = self.teacher_force(tokens, memory)
-        return (outputs["logits"], outputs["attention"]) if return_attention else outputs["logits"]
-
-    def teacher_force(self, tokens, memory):
-        """All a loss can ask for: `logits`, `attention`, `features` of each step; there is no attention state."""
-        tokens, targets = flat_targets(tokens)
-        source = self._source(memory)
-        if targets is not None:
-            source = keras.tree.map_structure(lambda x: ops.repeat(x, targets, axis=0), source)
+    def _teacher_force(self, tokens, memory, num_targets):
+        source = repeat_for_targets(self._source(memory), num_targets)
         outputs, _ = self._run(tokens, None, source, [None] * self.num_layers)
-        outputs = {name: unflat_targets(tensor, targets) for name, tensor in outputs.items()}
-        return {**outputs, "attention_state": {}}
+        return outputs, {}
 
     def init_state(self, memory):
         """The state before the first step."""
@@ -127,13 +95,8 @@ class TransformerDecoder(keras.layers.Layer):
             "coverage": ops.zeros(ops.shape(source["values"])[:2], self.compute_dtype),
         }
 
-    def step(self, token, state):
-        """One token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
-        outputs, state = self.step_in_full(token, state)
-        return outputs["logits"], state
-
-    def step_in_full(self, token, state):
-        """As `step`, with `attention` and `features` next to the `logits`."""
+    def step_with_attention(self, token, state):
+        """Like `step`, but returns a dict with `attention` and `features` next to the `logits`."""
         source = {name: state[name] for name in ("values", "mask", "prepared") if name in state}
         position = state["blocks"][0]["position"]
         outputs, blocks = self._run(token[:, None], position, source, state["blocks"])
@@ -147,8 +110,7 @@ class TransformerDecoder(keras.layers.Layer):
         return source if memory.get("mask") is None else {**source, "mask": memory["mask"]}
 
     def _run(self, tokens, position, source, caches):
-        embedded = self.embedding(embeddable(tokens, self.vocabulary_size)) * self.embedding_dim**0.5
-        embedded = self.drop(self.position_encoding(embedded, position=position))
+        embedded = self._embed(self._known_ids(tokens), position)  # (B, T, D)
         hidden, weights, states = embedded, None, []
         for block, prepared, cache in zip(self.blocks, source["prepared"], caches, strict=True):
             hidden, weights, cache = block(
@@ -157,10 +119,9 @@ class TransformerDecoder(keras.layers.Layer):
             states.append(cache)
         hidden = self.norm(hidden)
         matrix = ops.cast(self.embedding.embeddings, self.compute_dtype)
-        logits = ops.matmul(hidden, ops.transpose(matrix)) + ops.cast(self.output_bias, self.compute_dtype)
+        logits = ops.matmul(hidden, ops.transpose(matrix)) + ops.cast(self.output_bias, self.compute_dtype)  # (B, T, V)
         features = ops.concatenate([hidden, embedded], axis=-1)
         return {"logits": logits, "attention": weights, "features": features}, states
 
     def get_config(self):
-        names = ("vocabulary_size", "embedding_dim", "num_layers", "num_heads", "hidden_dim", "max_length", "dropout")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        return {**super().get_config(), "max_length": self.max_length}

@@ -1,4 +1,4 @@
-"""Which words were read for each word written, as a picture and as a page."""
+"""Attention between the words of a text and of its summary, as a picture and as an HTML page."""
 
 import html
 import itertools
@@ -13,6 +13,11 @@ import numpy as np
 
 _INCHES_PER_WORD = 0.28
 _MOST_INCHES = 60.0
+# What a picture shows at most, so that drawing takes seconds and not hours. The page shows everything.
+_MOST_PASSAGES = 10
+_MOST_WRITTEN = 100
+_MOST_SOURCE = 400
+_MOST_LETTERS = 40
 _STYLE = """body { font: 17px/1.65 system-ui, sans-serif; max-width: 46em; margin: 1em auto; padding: 0 1em; }
 .written { font-size: 1.25em; line-height: 1.5; margin: .5em 0; }
 .written span { cursor: default; border-bottom: 2px solid #bbb; border-radius: 3px 3px 0 0; }
@@ -32,11 +37,12 @@ _SCRIPT = """for (const passage of document.querySelectorAll("section")) {
   const source = passage.querySelectorAll(".source span");
   const written = passage.querySelectorAll(".written span");
   written.forEach((word, row) => {
-    const most = Math.max(...weights[row], 1e-6);
+    const weight = column => weights === null ? Number(row === column) : weights[row][column];
+    const most = weights === null ? 1 : Math.max(...weights[row], 1e-6);
     const show = () => {
       written.forEach(other => other.classList.toggle("shown", other === word));
       source.forEach((token, column) => {
-        token.style.background = `rgba(255, 140, 0, ${0.8 * weights[row][column] / most})`;
+        token.style.background = `rgba(255, 140, 0, ${0.8 * weight(column) / most})`;
       });
     };
     word.tabIndex = 0;
@@ -49,27 +55,35 @@ _SCRIPT = """for (const passage of document.querySelectorAll("section")) {
 
 @dataclass(frozen=True)
 class Alignment:
-    """Words written for a passage, the passage's words, and the weights between them, `(written, source)`."""
+    """The words written for a passage, the words of the passage, and the attention between them.
+
+    Args:
+        weights: `(written, source)`; `None` if each word was copied from the same place.
+    """
 
     written: Sequence[str]
     source: Sequence[str]
-    weights: np.ndarray
+    weights: np.ndarray | None
     copied: Sequence[bool]
 
 
 def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) -> None:
-    """Draws one square for each pair of words, the darker the more the one was read for the other.
+    """Draws a grid for each passage: written words at the side, source words below, darker for more attention.
 
-    The words written stand at the side, in orange where they were copied, and those that were read below.
+    Copied words are orange. Draws the first 10 passages, and of each the first 100 written and 400 source words. A
+    title says so if there are more.
     """
     from matplotlib.figure import Figure
 
-    shapes = [(max(len(one.written), 1), max(len(one.source), 1)) for one in alignments] or [(1, 1)]
+    shown = [_cropped(one) for one in alignments[:_MOST_PASSAGES]]
+    shapes = [(max(len(one.written), 1), max(len(one.source), 1)) for one in shown] or [(1, 1)]
     width = min(3 + _INCHES_PER_WORD * max(columns for _, columns in shapes), _MOST_INCHES)
     height = min(sum(2.5 + _INCHES_PER_WORD * rows for rows, _ in shapes), _MOST_INCHES)
     figure = Figure(figsize=(width, height), layout="constrained")
+    if len(alignments) > len(shown):
+        figure.suptitle(f"The first {len(shown)} of {len(alignments):,} passages")
     axes = figure.subplots(len(shapes), squeeze=False, height_ratios=[rows + 4 for rows, _ in shapes])[:, 0]
-    for axis, one in zip(axes, alignments):
+    for axis, one, whole in zip(axes, shown, alignments):
         axis.imshow(one.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
         axis.set_xticks(range(len(one.source)), _drawable(one.source), rotation=90)
         axis.set_yticks(range(len(one.written)), _drawable(one.written))
@@ -77,11 +91,20 @@ def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) ->
             label.set_color(_COPIED if copied else "black")
         axis.hlines([row + 0.5 for row in range(len(one.written) - 1)], -0.5, len(one.source) - 0.5, "#ddd", lw=0.5)
         axis.tick_params(length=0)
+        if len(one.written) < len(whole.written) or len(one.source) < len(whole.source):
+            axis.set_title(f"The first words of {len(whole.written):,} written and {len(whole.source):,} read")
     figure.savefig(path)
 
 
+def _cropped(one: Alignment) -> Alignment:
+    """The first words on both sides, with their weights."""
+    written, source = one.written[:_MOST_WRITTEN], one.source[:_MOST_SOURCE]
+    identity = np.eye(len(written), len(source)) if one.weights is None else one.weights
+    return Alignment(written, source, identity[: len(written), : len(source)], one.copied[:_MOST_WRITTEN])
+
+
 def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) -> None:
-    """Writes a page that shows what was read when the pointer is on a word written; it needs nothing else."""
+    """Writes a page of one file that shows the attention for the written word under the pointer."""
     sections = "\n".join(map(_section, alignments))
     page = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Summary</title><style>{_STYLE}</style></head>
@@ -100,7 +123,7 @@ def _section(one):
         one.written, [f'<span class="{kind}">{html.escape(word)}</span>' for kind, word in zip(classes, one.written)]
     )
     source = _spaced(one.source, [f"<span>{html.escape(word)}</span>" for word in one.source])
-    weights = json.dumps(np.round(one.weights, 3).astype(float).tolist())
+    weights = json.dumps(None if one.weights is None else np.round(one.weights, 3).astype(float).tolist())
     data = f'<script type="application/json">{weights}</script>'
     return (
         f'<section>\n<h2 class="written">{written}</h2>\n<p class="source" dir="auto">{source}</p>\n{data}\n</section>'
@@ -108,13 +131,13 @@ def _section(one):
 
 
 def _spaced(words, elements):
-    """The elements of words one after the other, with spaces where people put them."""
-    joined = "".join(elements[:1])
+    """Joins the elements of words, with spaces where people put them."""
+    parts = list(elements[:1])
     for (before, word), element in zip(itertools.pairwise(words), elements[1:]):
-        joined += ("" if _CLOSING.fullmatch(word) or _OPENING.fullmatch(before) else " ") + element
-    return joined
+        parts += ["" if _CLOSING.fullmatch(word) or _OPENING.fullmatch(before) else " ", element]
+    return "".join(parts)
 
 
 def _drawable(words):
-    """Words as plain text for Matplotlib, in which a dollar sign begins a formula."""
-    return [word.replace("$", r"\$") for word in words]
+    """Words as plain text for Matplotlib, in which a dollar sign begins a formula; very long ones are cut."""
+    return [word[:_MOST_LETTERS].replace("$", r"\$") for word in words]

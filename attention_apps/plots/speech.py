@@ -1,9 +1,9 @@
-"""What was listened to for each letter, as a picture and as a page."""
+"""Attention over a recording for each letter written, as a picture and as an HTML page."""
 
 import html
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,11 @@ import numpy as np
 _INCHES_PER_SECOND = 2.0
 _INCHES_PER_LETTER = 0.16
 _FEWEST_INCHES, _MOST_INCHES = 5.0, 60.0
+# What a picture shows at most, so that drawing a long recording takes seconds and not hours. The page shows every word.
+_MOST_PIECES = 12
+_MOST_LETTERS = 500
+_MOST_WORDS = 100
+_MOST_FRAMES = 6000
 _STYLE = """body { font: 17px/1.65 system-ui, sans-serif; max-width: 50em; margin: 1em auto; padding: 0 1em; }
 h2 { font-size: 1.25em; line-height: 1.5; margin: .5em 0; }
 .axis { position: relative; height: 2.4em; background: #eee; margin: 0.5em 0; overflow: hidden; }
@@ -42,15 +47,21 @@ class SpeechAlignment:
 
 
 def draw_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike) -> None:
-    """Draws, piece by piece, the spectrogram above and the attention below, as PNG, SVG or PDF by the path's ending."""
+    """Draws the spectrogram of each piece and the attention below it, as PNG, SVG or PDF by the path's ending.
+
+    Draws the first 12 pieces of a long recording; a title says so.
+    """
     from matplotlib.figure import Figure
 
-    pieces = list(pieces)
+    total = len(pieces)
+    pieces = [_cropped(piece) for piece in pieces[:_MOST_PIECES]]
     seconds = max((piece.end - piece.start for piece in pieces), default=1.0)
     letters = [max(len(piece.letters), 8) for piece in pieces] or [8]
     width = float(np.clip(2 + _INCHES_PER_SECOND * seconds, _FEWEST_INCHES, _MOST_INCHES))
     height = min(sum(3 + _INCHES_PER_LETTER * count for count in letters), _MOST_INCHES)
     figure = Figure(figsize=(width, height), layout="constrained")
+    if total > len(pieces):
+        figure.suptitle(f"The first {len(pieces)} of {total:,} pieces, up to {pieces[-1].end:.0f} s")
     ratios = [ratio for count in letters for ratio in (12, count)]
     axes = figure.subplots(2 * len(letters), squeeze=False, height_ratios=ratios)[:, 0]
     for piece, above, below in zip(pieces, axes[::2], axes[1::2]):
@@ -59,8 +70,21 @@ def draw_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike) -> N
     figure.savefig(path)
 
 
+def _cropped(piece: SpeechAlignment) -> SpeechAlignment:
+    """A piece of bounded size, whatever the recognizer wrote for it; of too many frames, every n-th."""
+    step, feature_step = (max(1, -(-count // _MOST_FRAMES)) for count in (piece.weights.shape[1], len(piece.features)))
+    return replace(
+        piece,
+        features=piece.features[::feature_step],
+        letters=piece.letters[:_MOST_LETTERS],
+        weights=piece.weights[:_MOST_LETTERS, ::step],
+        words=piece.words[:_MOST_WORDS],
+        frame_seconds=piece.frame_seconds * step,
+    )
+
+
 def write_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike) -> None:
-    """Writes a page with the words on a time axis, and a table of their times; it needs nothing else."""
+    """Writes a page of one file with the words on a time axis and a table of their times."""
     sections = "\n".join(map(_section, pieces))
     rows = "\n".join(
         f"<tr><td>{html.escape(word.word)}</td><td>{word.start:.2f}</td><td>{word.end:.2f}</td>"

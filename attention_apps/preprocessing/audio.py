@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import soundfile
@@ -112,13 +112,16 @@ def _name(audio: Audio) -> str:
     return "The recording given as bytes" if is_bytes else "The audio array"
 
 
-def _open(audio: Audio, name: str) -> soundfile.SoundFile:
-    is_path = isinstance(audio, (str, os.PathLike))
-    size = _file_size(audio) if is_path else len(audio)
+def _open(audio: str | os.PathLike | bytes, name: str) -> soundfile.SoundFile:
+    size = _file_size(audio) if isinstance(audio, (str, os.PathLike)) else len(audio)
     if not size:
         raise ValueError(f"{name} is empty: it has no bytes")
     # By its descriptor: the contents tell the format, not the ending of the name.
-    source = os.fdopen(os.open(audio, _OPEN_FLAGS), "rb") if is_path else io.BytesIO(audio)
+    source: Any
+    if isinstance(audio, (str, os.PathLike)):
+        source = os.fdopen(os.open(audio, _OPEN_FLAGS), "rb")
+    else:
+        source = io.BytesIO(audio)
     try:
         return _SoundFile(source)
     except soundfile.LibsndfileError as error:

@@ -54,7 +54,7 @@ class AudioAugmentation:
 
 @dataclass(frozen=True)
 class SpecAugment:
-    """Hides some bands and some stretches of normalised features by zeros, their mean (Park et al. 2019, section 2)."""
+    """Hides some bands and some stretches of normalized features by zeros, their mean (Park et al. 2019, section 2)."""
 
     # How many bands, and the most filters of each: the width is drawn from 0 to that.
     frequency_masks: int = 2
@@ -145,4 +145,4 @@ def coloured_noise(size: int, slope: float, random: np.random.Generator) -> np.n
     spectrum = np.fft.rfft(random.standard_normal(fast_size, np.float32))
     frequencies = np.fft.rfftfreq(fast_size, 1 / SAMPLE_RATE)
     noise = np.fft.irfft(spectrum * np.maximum(frequencies, 50) ** (-slope / 2), fast_size)[:size]
-    return (noise / np.sqrt(max(np.mean(np.square(noise)), _TINY_POWER))).astype(np.float32)
+    return (noise / np.sqrt(max(float(np.mean(np.square(noise))), _TINY_POWER))).astype(np.float32)

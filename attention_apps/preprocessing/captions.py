@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 
 from attention_apps.preprocessing.text import detokenize as join_tokens
-from attention_apps.preprocessing.text import normalise
+from attention_apps.preprocessing.text import normalize
 
-# A character that no normalised text holds stands for the apostrophe of a contraction.
+# A character that no normalized text holds stands for the apostrophe of a contraction.
 _KEPT = "\x01"
 _CLITICS = "s|m|d|re|ve|ll"
 
@@ -26,7 +26,7 @@ def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
     Args:
         strings: a tensor `(batch,)`, or a list.
     """
-    text = tf.strings.lower(normalise(strings), encoding="utf-8")
+    text = tf.strings.lower(normalize(strings), encoding="utf-8")
     text = tf.strings.regex_replace(text, r"\x{2019}", "'")
     text = tf.strings.regex_replace(text, r"[^\pL\pM\pN'-]+|--+|^|$", " ")
     text = tf.strings.regex_replace(text, f" ?'({_CLITICS}) ", rf" {_KEPT}\1 ")

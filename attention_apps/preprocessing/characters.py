@@ -10,7 +10,7 @@ Case = Literal["upper", "lower", "keep"]
 _QUOTES = str.maketrans("\u2018\u2019\u02bc\u201c\u201d", "'''\"\"")
 
 
-def normalise(text: str, case: Case = "upper", punctuation: bool = False) -> str:
+def normalize(text: str, case: Case = "upper", punctuation: bool = False) -> str:
     """A transcript on one line, with single spaces, in one case.
 
     Args:
@@ -22,7 +22,8 @@ def normalise(text: str, case: Case = "upper", punctuation: bool = False) -> str
     text = unicodedata.normalize("NFC", text).translate(_QUOTES)
     if not punctuation:
         text = re.sub(r"(?<!\w)'|'(?!\w)|[^\w\s']|_", " ", text)
-    text = {"upper": str.upper, "lower": str.lower, "keep": str}[case](text)
+    if case != "keep":
+        text = text.upper() if case == "upper" else text.lower()
     return " ".join(text.split())
 
 

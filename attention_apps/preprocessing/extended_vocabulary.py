@@ -8,7 +8,8 @@ Reference: See et al. 2017, section 2.2 (the extended vocabulary of each source)
 
 import tensorflow as tf
 
-from attention_apps.preprocessing.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from attention_apps.constants import SPECIAL_TOKENS, UNKNOWN
+from attention_apps.preprocessing.vocabulary import Vocabulary
 
 _LARGEST_FINGERPRINT = 2**63 - 1
 _ROW_STEP = -7046029254386353131  # 2^64 over the golden ratio, as a signed number: keeps rows apart

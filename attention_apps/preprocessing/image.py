@@ -1,4 +1,4 @@
-"""Reads photos, from files, bytes, Pillow images and arrays, as RGB pixels."""
+"""Reads photos from files, bytes, Pillow images and arrays, as RGB pixels."""
 
 import io
 import os
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import PIL.Image
 import PIL.ImageOps
 import tensorflow as tf
@@ -17,29 +18,38 @@ from attention_apps.preprocessing.image_graph import (
     is_jpeg_or_png,
     to_rgb,
 )
+from attention_apps.preprocessing.image_header import image_cost
+from attention_apps.preprocessing.jpeg import MAX_SCANS
 
+# A file of MAX_PIXELS with four channels of 16 bits fits.
+MAX_FILE_BYTES = 1 << 30
 _TOO_LARGE = f"too large: it has more than the limit of {MAX_PIXELS:,} pixels"
+_TOO_MANY_SCANS = f"too slow to decode: it has more than the limit of {MAX_SCANS} JPEG scans"
+# EPS is a program that Pillow would have Ghostscript run. The others hold an image of another format, whose size and
+# scans are not known from the header.
+_REFUSED_FORMATS = frozenset({"EPS", "BLP", "ICNS", "IPTC", "MIC", "FPX"})
 _DAMAGED = "a truncated or damaged image"
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
 
 
-def read_image(image) -> np.ndarray:
-    """Reads a photo as RGB pixels: upright as its EXIF data says, and with transparent parts on white.
+def read_image(image: str | os.PathLike | bytes | PIL.Image.Image | npt.ArrayLike) -> np.ndarray:
+    """Reads a photo as RGB pixels, rotated as its EXIF data says, with transparent parts on white.
 
-    JPEG and PNG files are decoded by the TensorFlow code that an exported model runs too, so that both see
-    the same pixels; every other format by Pillow.
+    JPEG and PNG files are decoded by the same TensorFlow code as in an exported model, so that both see the same
+    pixels. Pillow decodes every other format.
 
     Args:
         image: a path; the bytes of a file; a Pillow image; or an array `(height, width)` or `(height, width,
-            1 to 4)` of uint8, uint16, bool, other numbers from 0 to 255, or floats from 0 to 1. An animation
-            is read as its first frame. Pillow's mode "I" is of 16 bits, or of 8 where no number is above 255.
+            1 to 4)` of uint8, uint16, bool, other numbers from 0 to 255, or floats from 0 to 1. Only the first frame
+            of an animation is read. Pillow's mode "I" has 16 bits, or 8 if no number is above 255.
 
     Returns:
         `(height, width, 3)`, uint8.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no image, damaged, or has more than `MAX_PIXELS` pixels; the message names it.
+        ValueError: not an image, damaged, or above a limit (`MAX_PIXELS`, `MAX_SCANS`, `MAX_FILE_BYTES`). The message
+            names the file.
     """
     if isinstance(image, (str, os.PathLike)):
         return _read_bytes(_read_file(image), str(image))
@@ -58,12 +68,20 @@ def _read_file(path) -> bytes:
         raise FileNotFoundError(f"There is no image file {path}")
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not an image file")
-    return path.read_bytes()
+    if not path.is_file():  # a device or a pipe may have no end
+        raise ValueError(f"{path} is a device or a pipe, not an image file")
+    with path.open("rb") as file:
+        contents = file.read(MAX_FILE_BYTES + 1)
+    if len(contents) > MAX_FILE_BYTES:
+        raise ValueError(f"{path} is too large: it has more than the limit of {MAX_FILE_BYTES:,} bytes")
+    return contents
 
 
 def _read_bytes(contents: bytes, name: str) -> np.ndarray:
     if not contents:
         raise ValueError(f"{name} is empty: it has no bytes")
+    if image_cost(contents) > MAX_PIXELS:
+        raise ValueError(f"{name} is {_TOO_LARGE}")
     if is_jpeg_or_png(contents):
         return _decode_jpeg_or_png(contents, name)
     try:
@@ -78,9 +96,8 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
 
 
 def _pillow_formats() -> list[str]:
-    """All but EPS, which is a program that Pillow would have Ghostscript run."""
     PIL.Image.init()
-    return [name for name in PIL.Image.ID if name != "EPS"]
+    return [name for name in PIL.Image.ID if name not in _REFUSED_FORMATS]
 
 
 def _decode_jpeg_or_png(contents: bytes, name: str) -> np.ndarray:
@@ -88,8 +105,8 @@ def _decode_jpeg_or_png(contents: bytes, name: str) -> np.ndarray:
         image, status = _decode(tf.constant(contents))
     except (tf.errors.OpError, UnicodeDecodeError) as error:  # the latter if a message quotes the bytes
         raise ValueError(f"{name} is {_DAMAGED}") from error
-    if status == ImageStatus.TOO_LARGE:
-        raise ValueError(f"{name} is {_TOO_LARGE}")
+    if status == ImageStatus.TOO_LARGE:  # its pixels were counted before
+        raise ValueError(f"{name} is {_TOO_MANY_SCANS}")
     return image.numpy()
 
 

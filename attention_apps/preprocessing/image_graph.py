@@ -8,7 +8,10 @@ from attention_apps.preprocessing.bmp import bmp_sides, decode_true_colour, is_t
 from attention_apps.preprocessing.each_row import each_row
 from attention_apps.preprocessing.exif import exif_orientation, turn_upright
 from attention_apps.preprocessing.gif import first_frame
+from attention_apps.preprocessing.jpeg import has_too_many_scans
 
+# Enough for photos of 64 megapixels, the most that common phones and full-frame cameras make. Decoding takes up to 13
+# bytes a pixel, see docs/security.md.
 MAX_PIXELS = 80_000_000
 FITS = ("squash", "crop")
 _JPEG_MAGIC = b"\xff\xd8\xff"
@@ -24,7 +27,7 @@ class ImageStatus(enum.IntEnum):
     DECODED = 0
     BROKEN = 1  # empty, truncated or damaged
     UNSUPPORTED = 2  # neither JPEG, PNG, GIF nor BMP of 24 or 32 bits
-    TOO_LARGE = 3  # more than MAX_PIXELS
+    TOO_LARGE = 3  # more than MAX_PIXELS, or a JPEG of more than MAX_SCANS scans
 
 
 def is_jpeg_or_png(contents: bytes) -> bool:
@@ -66,7 +69,7 @@ def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     contents, status = tf.switch_case(
         kind,
         {
-            _JPEG: lambda: (contents, _size_status(_jpeg_sides(contents))),
+            _JPEG: lambda: (contents, _jpeg_status(contents)),
             _PNG: lambda: (contents, _size_status(_png_sides(contents))),
             _GIF: lambda: _check_gif(contents),
             _BMP: lambda: (contents, _bmp_status(contents)),
@@ -159,6 +162,11 @@ def _size_status(sides: tf.Tensor) -> tf.Tensor:
     return tf.where(is_too_large, ImageStatus.TOO_LARGE, ImageStatus.DECODED)
 
 
+def _jpeg_status(contents: tf.Tensor) -> tf.Tensor:
+    status = _size_status(tf.cast(tf.io.extract_jpeg_shape(contents)[:2], tf.int64))
+    return tf.where(has_too_many_scans(contents), ImageStatus.TOO_LARGE, status)
+
+
 def _check_gif(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     contents, sides, is_whole = first_frame(contents)
     return contents, tf.where(is_whole, _size_status(sides), ImageStatus.BROKEN)
@@ -170,10 +178,6 @@ def _bmp_status(contents: tf.Tensor) -> tf.Tensor:
 
 def _other_status(contents: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.strings.length(contents) == 0, ImageStatus.BROKEN, ImageStatus.UNSUPPORTED)
-
-
-def _jpeg_sides(contents: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.io.extract_jpeg_shape(contents)[:2], tf.int64)
 
 
 def _png_sides(contents: tf.Tensor) -> tf.Tensor:

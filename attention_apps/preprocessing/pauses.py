@@ -1,8 +1,9 @@
-"""Where a recording is silent, and where a long one can be cut."""
+"""Where recordings are silent or loud, and where a long one can be cut."""
 
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import tensorflow as tf
 
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 
@@ -13,11 +14,11 @@ _CUT_SECONDS = 0.25
 _EARLIEST = 0.3
 # A recording that moves less than this, of a full scale of 1, has nothing on it.
 SILENCE = 1e-4
-# The threshold of speech lies between the levels of the quietest and of the loudest tenth, where they are at least so
-# many decibels apart: at this part of the way up, and never more than so many decibels below the loudest.
-LEAST_RANGE = 12.0
+# The threshold of speech lies between the levels of the quietest and of the loudest tenth, if they are at least
+# MIN_RANGE decibels apart: THRESHOLD of the way up, and at most MAX_BELOW decibels below the loudest.
+MIN_RANGE = 12.0
 THRESHOLD = 0.35
-MOST_BELOW = 25.0
+MAX_BELOW = 25.0
 
 # Samples of a frame.
 FRAME = round(FRAME_SECONDS * SAMPLE_RATE)
@@ -46,15 +47,6 @@ def cut_at_pauses(blocks: Iterable[np.ndarray], max_seconds: float) -> Iterator[
         yield begin / SAMPLE_RATE, waiting
 
 
-def loud_frames(waveform: np.ndarray) -> np.ndarray:
-    """Whether there is more than background in each frame of `FRAME_SECONDS`, boolean `(frames,)`."""
-    levels = _smooth(_levels(waveform), 3)
-    quiet, loud = np.quantile(levels, [0.1, 0.9]) if len(levels) else (0.0, 0.0)
-    if loud - quiet < LEAST_RANGE:
-        return np.ones(len(levels), bool)
-    return levels > max(quiet + THRESHOLD * (loud - quiet), loud - MOST_BELOW)
-
-
 def _quietest_place(waveform):
     """The sample in the middle of the quietest stretch, the last of several."""
     levels = _smooth(_levels(waveform), round(_CUT_SECONDS / FRAME_SECONDS))
@@ -76,3 +68,59 @@ def _smooth(levels, width):
         return levels
     kernel = np.ones(min(width, len(levels)))
     return np.convolve(levels, kernel, "same") / np.convolve(np.ones(len(levels)), kernel, "same")
+
+
+def is_silent_in_graph(waveform: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Graph code of `is_silent` for a batch.
+
+    Args:
+        waveform: `(batch, samples)`.
+        lengths: the samples that are real, `(batch,)`.
+    """
+    is_real = tf.sequence_mask(lengths, tf.shape(waveform)[1])
+    highest = tf.reduce_max(tf.where(is_real, waveform, float("-inf")), axis=1)
+    lowest = tf.reduce_min(tf.where(is_real, waveform, float("inf")), axis=1)
+    return highest - lowest < 2 * SILENCE
+
+
+def loud_frames(waveform: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Whether there is more than background in each frame of `FRAME_SECONDS`, of recordings of three frames or more.
+
+    Args:
+        waveform: `(batch, samples)`.
+        lengths: the samples that are real, `(batch,)`.
+
+    Returns:
+        Boolean `(batch, frames)`, false where there is no frame, and the number of frames, `(batch,)`.
+    """
+    counts = lengths // FRAME
+    batch, frames = tf.shape(waveform)[0], tf.shape(waveform)[1] // FRAME
+    is_real = tf.sequence_mask(counts, frames)
+    power = tf.reduce_mean(tf.square(tf.reshape(waveform[:, : frames * FRAME], [batch, frames, FRAME])), axis=2)
+    levels = 10 * tf.math.log(tf.cast(power, tf.float64) + 1e-10) / tf.math.log(tf.constant(10, tf.float64))
+    levels = _smooth_three(tf.where(is_real, levels, 0.0), is_real)
+    in_order = tf.sort(tf.where(is_real, levels, float("inf")), axis=1)
+    quiet, loud = (_quantile(in_order, counts, part)[:, tf.newaxis] for part in (0.1, 0.9))
+    threshold = tf.maximum(quiet + THRESHOLD * (loud - quiet), loud - MAX_BELOW)
+    is_loud = (loud - quiet < MIN_RANGE) | (levels > threshold)
+    return is_loud & is_real, counts
+
+
+def _smooth_three(levels, is_real):
+    """The mean over three frames, fewer at the ends."""
+    return _sum_of_three(levels) / tf.maximum(_sum_of_three(tf.cast(is_real, levels.dtype)), 1)
+
+
+def _sum_of_three(values):
+    padded = tf.pad(values, [[0, 0], [1, 1]])
+    return padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
+
+
+def _quantile(in_order, counts, part):
+    """The level that `part` of the frames are below, `(batch,)`, found between two of them where it has to be."""
+    in_order = tf.pad(in_order, [[0, 0], [0, 1]])
+    place = tf.cast(tf.maximum(counts - 1, 0), in_order.dtype) * part
+    below, above = (
+        tf.gather(in_order, tf.cast(one, tf.int32), batch_dims=1) for one in (tf.floor(place), tf.math.ceil(place))
+    )
+    return below + (above - below) * (place - tf.floor(place))

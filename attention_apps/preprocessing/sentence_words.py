@@ -7,15 +7,15 @@ the user's spelling and a joiner mark where it had no space before it:
     He doesn't pay "Inc. Ltd." $3,000.
     He does ￭n't pay " ￭Inc. Ltd. ￭" $ ￭3,000 ￭.
 
-Text that is split like that already stays as it is. What the model sees is another matter: `look` gives lower case,
-`##` for whatever holds a digit, and quotes that tell opening from closing ones.
+Text that is split like that already stays as it is. The model sees tokens in the form that `model_form` gives them:
+lower case, `##` for whatever holds a digit, and quotes that tell opening from closing ones.
 """
 
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-from attention_apps.preprocessing.text import JOINER, detokenize, normalise
+from attention_apps.preprocessing.text import JOINER, detokenize, normalize
 
 _SEAM = "\x01"
 _KEPT_STOP = "\x02"
@@ -38,7 +38,7 @@ _CLOSING_QUOTE = rf"""^(?:{JOINER}"|{JOINER}?[\x{{201D}}\x{{BB}}])$"""
 
 def tokenize_sentence(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
     """The tokens of each sentence, `(batch, None)`, spelled as they were typed."""
-    text = tf.strings.regex_replace(normalise(strings), _PUNCTUATION, _SEAMED)
+    text = tf.strings.regex_replace(normalize(strings), _PUNCTUATION, _SEAMED)
     text = tf.strings.regex_replace(text, rf"([0-9]){_SEAM}([,:]){_SEAM}([0-9])", r"\1\2\3")
     text = tf.strings.regex_replace(text, r"([0-9])(-)([0-9])", _SEAM.join([r"\1", r"\2", r"\3"]))
     text = tf.strings.regex_replace(text, _ABBREVIATION, rf"\1{_KEPT_STOP}")
@@ -55,10 +55,10 @@ def tokenize_sentence(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTe
     return tf.strings.split(tf.strings.regex_replace(text, f"{_SEAM}+", f" {JOINER}"))
 
 
-def look(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+def model_form(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
     """Tokens as the model sees them. Tokens of a corpus that is written like this already stay as they are."""
     if isinstance(tokens, tf.RaggedTensor):
-        return tokens.with_flat_values(look(tokens.flat_values))
+        return tokens.with_flat_values(model_form(tokens.flat_values))
     tokens = tf.strings.regex_replace(tokens, _CLOSING_QUOTE, "''")
     tokens = tf.strings.regex_replace(tokens, _OPENING_QUOTE, "``")
     tokens = tf.strings.regex_replace(tokens, JOINER, "")

@@ -21,7 +21,7 @@ JOINER = "\uffed"
 _SPACES = r"[\t-\r\x{1C}-\x{20}\x{85}\pZ]+"
 _INVISIBLE = r"[\p{Cc}\x{AD}\x{200B}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2060}-\x{2069}\x{FEFF}]"
 
-# Characters that no normalised text holds: where tokens meet without a space, and a full stop that is no token.
+# Characters that no normalized text holds: where tokens meet without a space, and a full stop that is no token.
 _SEAM = "\x01"
 _KEPT_STOP = "\x02"
 _SEAMED = _SEAM + r"\0" + _SEAM
@@ -38,7 +38,7 @@ _INSIDE_WORDS = (
 )
 
 
-def normalise(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
+def normalize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
     """Valid UTF-8 on one line: single spaces, none at the ends, no control or invisible formatting characters.
 
     Bytes that are no UTF-8 become U+FFFD. Canonical forms stay as they are: TensorFlow has no op for them.
@@ -56,7 +56,7 @@ def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
     Args:
         strings: a tensor `(batch,)`, or a list.
     """
-    text = _keep_abbreviations(normalise(strings))
+    text = _keep_abbreviations(normalize(strings))
     text = tf.strings.regex_replace(text, _IDEOGRAPH, _SEAMED)
     text = tf.strings.regex_replace(text, _PUNCTUATION, _SEAMED)
     for _ in range(2):  # neighbours that share a character, as in "1,2,3", are found in turns
@@ -69,7 +69,7 @@ def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
 
 
 def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) -> tf.Tensor:
-    """The text of each list of tokens, `(batch,)`: what `tokenize` took apart, after `normalise`.
+    """The text of each list of tokens, `(batch,)`: what `tokenize` took apart, after `normalize`.
 
     Args:
         tokens: `(batch, None)`, ragged, or padded with empty strings.

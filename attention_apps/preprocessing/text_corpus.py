@@ -6,8 +6,15 @@ from functools import cached_property
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.preprocessing.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
-from attention_apps.preprocessing.word_forms import FIRST_KIND, UNKNOWN_KINDS, fold, inside_sentences, kind_ids
+from attention_apps.constants import SPECIAL_TOKENS, UNKNOWN
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import (
+    FIRST_CLASS,
+    UNKNOWN_CLASSES,
+    inside_sentences,
+    lowercase,
+    unknown_class_ids,
+)
 
 _CHUNK = 4096
 
@@ -38,7 +45,7 @@ class TextCorpus:
 
     Args:
         documents, summaries: the tokens of each text.
-        fold: graph code from tokens to the forms in which the model knows them.
+        model_form: graph code from tokens to the forms in which the model knows them.
 
     Attributes:
         words: the distinct tokens as they are spelled.
@@ -51,40 +58,40 @@ class TextCorpus:
         self,
         documents: Iterable[Sequence[bytes]],
         summaries: Iterable[Sequence[bytes]],
-        fold: Callable[[tf.Tensor], tf.Tensor] = fold,
+        model_form: Callable[[tf.Tensor], tf.Tensor] = lowercase,
     ):
         table: dict[bytes, int] = {}
         self.documents = _read_column(documents, table)
         self.summaries = _read_column(summaries, table)
         self.words = [word.decode() for word in table]
         forms: dict[str, int] = {}
-        folded = [form.decode() for form in fold(self._table).numpy()]
-        self.form_of = np.array([forms.setdefault(form, len(forms)) for form in folded], np.int32)
+        names = [form.decode() for form in model_form(self._table).numpy()]
+        self.form_of = np.array([forms.setdefault(form, len(forms)) for form in names], np.int32)
         self.forms = list(forms)
 
     def make_vocabulary(self, size: int, min_count: int = 1) -> Vocabulary:
-        """The most frequent forms in their usual spelling, after the kinds of unknown words."""
+        """The most frequent forms in their usual spelling, after the classes of out-of-vocabulary words."""
         counts = self._counts()
         totals = np.bincount(self.form_of, counts, len(self.forms)).astype(np.int64)
         order = sorted(range(len(self.forms)), key=lambda form: (-totals[form], self.forms[form]))
         spellings = self._usual_spellings(counts)
-        special = {*SPECIAL_TOKENS, *UNKNOWN_KINDS}
+        special = {*SPECIAL_TOKENS, *UNKNOWN_CLASSES}
         chosen = [spellings[form] for form in order if totals[form] >= min_count and self.forms[form] not in special]
-        return Vocabulary([*UNKNOWN_KINDS, *chosen[: max(size - FIRST_KIND - len(UNKNOWN_KINDS), 0)]])
+        return Vocabulary([*UNKNOWN_CLASSES, *chosen[: max(size - FIRST_CLASS - len(UNKNOWN_CLASSES), 0)]])
 
     def word_ids(self, vocabulary: Vocabulary) -> np.ndarray:
         """For each of `words` its id in a vocabulary of forms, that of `<unk>` where it has none."""
         return np.array(vocabulary.encode(self.forms), np.int32)[self.form_of]
 
     def encoder_ids(self, vocabulary: Vocabulary, by_form: bool = False) -> np.ndarray:
-        """As `word_ids`, with the id of its kind for each word that has none of its own.
+        """As `word_ids`, with the id of its class for each out-of-vocabulary word.
 
         Args:
-            by_form: whether the kind is that of the form, and not that of the word as spelled.
+            by_form: whether the class is that of the form, not that of the word as spelled.
         """
         ids = self.word_ids(vocabulary)
         words = tf.gather(tf.constant(self.forms), self.form_of) if by_form else self._table
-        return np.where(ids == UNKNOWN, kind_ids(words).numpy(), ids).astype(np.int32)
+        return np.where(ids == UNKNOWN, unknown_class_ids(words).numpy(), ids).astype(np.int32)
 
     def _counts(self):
         columns = (self.documents, self.summaries)

@@ -10,11 +10,11 @@ from typing import Self
 
 import tensorflow as tf
 
-PADDING, START, END, UNKNOWN = range(4)
-SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
+from attention_apps.constants import END, PADDING, SPECIAL_TOKENS, START, UNKNOWN
 
 _MAX_ENTRIES = 1_000_000
 _MAX_BYTES = 64 * 2**20
+_MAX_WORD = 1000
 _REFUSED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, half characters, line and paragraph separators
 
 
@@ -41,7 +41,7 @@ class Vocabulary:
             problem = _problem(word) or ("is there already" if word in self._ids else None)
             if problem:
                 line = len(self._ids) + 1  # of the saved file, where the special tokens come first
-                raise ValueError(f"Token {line} of the vocabulary {problem}. Received: {word!r}")
+                raise ValueError(f"Token {line} of the vocabulary {problem}. Received: {str(word)[:80]!r}")
             self._ids[word] = len(self._ids)
 
     @classmethod
@@ -100,7 +100,17 @@ class Vocabulary:
     def grow(self, words: Iterable[str]) -> Self:
         """A vocabulary with further words; those that are there already keep their ids."""
         new = [word for word in dict.fromkeys(words) if word not in self._ids]
-        return type(self)([*self.tokens[len(SPECIAL_TOKENS) :], *new])
+        return type(self)([*self.words, *new])
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The tokens without the special ones."""
+        return self.tokens[len(SPECIAL_TOKENS) :]
+
+    def unknown_rate(self, texts: Iterable[Iterable[str]]) -> float:
+        """The share of the tokens of texts that are out of vocabulary, from 0 to 1."""
+        known = [token in self._ids for tokens in texts for token in tokens]
+        return known.count(False) / max(len(known), 1)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
         """Ids of tokens, that of `<unk>` where a token is not in the vocabulary."""
@@ -117,6 +127,12 @@ class Vocabulary:
     def lookup(self, tokens: tf.Tensor) -> tf.Tensor:
         """Ids of a tensor of strings as int32, in graph code; the empty string is padding."""
         return self.table.lookup(tokens)
+
+    def strings(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """Tokens of a tensor of ids in graph code; padding, start and end are empty strings."""
+        return tf.gather(
+            tf.constant(["" if index <= END else token for index, token in enumerate(self.tokens)]), token_ids
+        )
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
@@ -143,7 +159,7 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __contains__(self, token: str) -> bool:
+    def __contains__(self, token: object) -> bool:
         return token in self._ids
 
     def __eq__(self, other: object) -> bool:
@@ -161,6 +177,8 @@ def _problem(word: str) -> str | None:
         return "must be a string"
     if not word:
         return "must not be empty"
+    if len(word) > _MAX_WORD:
+        return f"must have at most {_MAX_WORD:,} characters"
     if any(unicodedata.category(character) in _REFUSED_CATEGORIES for character in word):
         return "must not hold control characters or line breaks"
     return None

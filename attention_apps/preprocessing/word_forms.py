@@ -1,20 +1,20 @@
-"""How words look to a model that ignores capitals, and how they are spelled again in what it writes.
+"""Words in lower case for the model, and their case restored in what it writes.
 
-The model reads and writes folded words: lower case. A vocabulary keeps the usual spelling of each ("London", "NASA",
-"the"), so that it says how a word is written where the source does not. Words that are not in it are read as one of a
-few kinds, by their look. Graph code of core TensorFlow ops.
+A vocabulary keeps the usual spelling of each word ("London", "NASA", "the"), for words that the source does not have.
+Out-of-vocabulary words are read as one of a few classes. Graph code of core TensorFlow ops.
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from attention_apps.constants import UNKNOWN
 from attention_apps.preprocessing.extended_vocabulary import resolve
 from attention_apps.preprocessing.text import JOINER
-from attention_apps.preprocessing.vocabulary import UNKNOWN, Vocabulary
+from attention_apps.preprocessing.vocabulary import Vocabulary
 
-# Read in place of an unknown word; the first that matches. No token of a text looks like one of these names.
-UNKNOWN_KINDS = {
+# What the encoder reads for an out-of-vocabulary word: the first class that matches. No token has such a name.
+UNKNOWN_CLASSES = {
     "<number>": r".*[0-9].*",
     "<UPPER>": r"[\p{Lu}\pP]*\p{Lu}[\p{Lu}\pP]+",
     "<Title>": r"\p{Lu}.*",
@@ -23,9 +23,9 @@ UNKNOWN_KINDS = {
     "<-s>": r".*s",
     "<-ly>": r".*ly",
 }
-# The ids of the kinds follow those of the special tokens.
-FIRST_KIND = UNKNOWN + 1
-KIND_IDS = tuple(range(FIRST_KIND, FIRST_KIND + len(UNKNOWN_KINDS)))
+# The ids of the classes follow those of the special tokens.
+FIRST_CLASS = UNKNOWN + 1
+UNKNOWN_CLASS_IDS = tuple(range(FIRST_CLASS, FIRST_CLASS + len(UNKNOWN_CLASSES)))
 
 _ENDS = rf"{JOINER}?(?:[.?!:;\x{{2026}}\x{{3002}}]|\.\.+){JOINER}?"
 _OPENS = rf"(?:[\p{{Ps}}\p{{Pi}}\"'`\-\x{{2013}}\x{{2014}}]|\x{{2022}}){JOINER}?"
@@ -33,28 +33,28 @@ _FULL_STOPS = rf"{JOINER}?[.?!]{JOINER}?"
 _SHOUTED = r"\p{Lu}{4,}"
 
 
-def fold(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+def lowercase(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
     """Tokens in lower case."""
     if isinstance(tokens, tf.RaggedTensor):
-        return tokens.with_flat_values(fold(tokens.flat_values))
+        return tokens.with_flat_values(lowercase(tokens.flat_values))
     return tf.strings.lower(tokens, encoding="utf-8")
 
 
-def kind_ids(tokens: tf.Tensor) -> tf.Tensor:
-    """The id of each token's kind, were it unknown; that of `<unk>` where no kind matches."""
+def unknown_class_ids(tokens: tf.Tensor) -> tf.Tensor:
+    """The id of the class of each token; that of `<unk>` if no class matches."""
     ids = tf.fill(tf.shape(tokens), UNKNOWN)
-    for number, pattern in reversed(list(zip(KIND_IDS, UNKNOWN_KINDS.values(), strict=True))):
+    for number, pattern in reversed(list(zip(UNKNOWN_CLASS_IDS, UNKNOWN_CLASSES.values(), strict=True))):
         ids = tf.where(tf.strings.regex_full_match(tokens, pattern), number, ids)
     return ids
 
 
-def spell(
+def restore_case(
     token_ids: tf.Tensor, source_ids: tf.Tensor, source_tokens: tf.Tensor, vocabulary: Vocabulary
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ids of the extended vocabulary as words, spelled as in the source where it has them within a sentence.
+    """Ids of the extended vocabulary as words, in the case that the source gives them within a sentence.
 
-    At the beginning of a sentence a capital says nothing, so there the usual spelling of the vocabulary counts, as it
-    does for words that the source has not. What is written begins with a capital.
+    The first word of a sentence has a capital anyway. It, and words that the source does not have, are written in the
+    usual spelling of the vocabulary. Each sentence that is written starts with a capital.
 
     Args:
         token_ids: `(batch, beams, target)`.
@@ -101,11 +101,15 @@ def _capitalized(words: tf.Tensor) -> tf.Tensor:
     return tf.where(has_capitals, words, tf.strings.join([first, rest]))
 
 
-def fold_vocabulary(vocabulary: Vocabulary, fold: Callable[[tf.Tensor], tf.Tensor] = fold) -> Vocabulary:
-    """The same words in the forms in which the model knows them: what tokens are looked up in, once folded."""
-    first = FIRST_KIND + len(UNKNOWN_KINDS)
-    if tuple(vocabulary.tokens[FIRST_KIND:first]) != tuple(UNKNOWN_KINDS):
-        received = ", ".join(vocabulary.tokens[FIRST_KIND:first])
-        raise ValueError(f"The first words of the vocabulary must be {', '.join(UNKNOWN_KINDS)}. Received: {received}")
+def to_model_forms(vocabulary: Vocabulary, model_form: Callable[[tf.Tensor], tf.Tensor] = lowercase) -> Vocabulary:
+    """The vocabulary in the forms that the model knows, lower case by default. Tokens are looked up in it."""
+    first = FIRST_CLASS + len(UNKNOWN_CLASSES)
+    if tuple(vocabulary.tokens[FIRST_CLASS:first]) != tuple(UNKNOWN_CLASSES):
+        received = ", ".join(vocabulary.tokens[FIRST_CLASS:first])
+        raise ValueError(
+            f"The first words of the vocabulary must be {', '.join(UNKNOWN_CLASSES)}. Received: {received}"
+        )
     spellings = tf.constant(vocabulary.tokens[first:], tf.string, shape=[len(vocabulary) - first])
-    return Vocabulary([*vocabulary.tokens[UNKNOWN + 1 : first], *(form.decode() for form in fold(spellings).numpy())])
+    return Vocabulary(
+        [*vocabulary.tokens[UNKNOWN + 1 : first], *(form.decode() for form in model_form(spellings).numpy())]
+    )

@@ -1,5 +1,6 @@
-"""Requests that come at about the same time, answered together."""
+"""Answers requests that arrive at about the same time as one batch."""
 
+import os
 import queue
 import threading
 import time
@@ -13,30 +14,31 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class _Waiting:
-    """A request's inputs, and where its outputs are put."""
+class _Request:
+    """The inputs of a request, and the future that gets its outputs."""
 
-    inputs: Arrays
+    inputs: dict[str, np.ndarray]
+    rows: int
+    cost: int
     future: Future = field(default_factory=Future)
 
     @property
-    def size(self) -> int:
-        return len(next(iter(self.inputs.values())))
-
-    @property
-    def kind(self) -> tuple:
-        """What must be the same for two requests to be of one batch."""
+    def shapes(self) -> tuple:
+        """Requests are batched together only if these are equal."""
         return tuple((name, array.shape[1:]) for name, array in sorted(self.inputs.items()))
 
 
 class Batcher:
-    """Runs a function on batches made of several requests, in a thread of its own.
+    """Runs a function on batches of several requests, in its own thread.
+
+    It has no limit on waiting requests; the caller decides how many it admits. A process forked after the batcher was
+    created does not have that thread: `submit` raises an error there instead of waiting forever.
 
     Args:
-        run: from inputs to outputs, the batch axis first.
-        max_batch: the most rows of a batch.
+        run: maps inputs to outputs, batch axis first.
+        max_batch: maximum number of rows in a batch.
         delay: seconds that the first request of a batch waits for others.
-        max_waiting: the most requests that wait; further ones are refused.
+        max_cost: maximum total cost of a batch. A single request that costs more is run alone.
     """
 
     def __init__(
@@ -44,55 +46,74 @@ class Batcher:
         run: Callable[[Arrays], Arrays],
         max_batch: int = 32,
         delay: float = 0.005,
-        max_waiting: int = 256,
+        max_cost: int | None = None,
     ):
         self.run = run
         self.max_batch = max_batch
         self.delay = delay
-        self._queue: queue.Queue[_Waiting | None] = queue.Queue(max_waiting)
-        self._held: list[_Waiting | None] = []
+        self.max_cost = max_cost
+        self._queue: queue.Queue[_Request | None] = queue.Queue()
+        self._held: list[_Request | None] = []
         self._is_closed = False
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def submit(self, inputs: Arrays) -> Future:
-        """The future of the outputs; raises `queue.Full` where too many wait."""
-        waiting = _Waiting(inputs)
+    def submit(self, inputs: Arrays, cost: int = 0) -> Future:
+        """Returns the future of the outputs. Canceling it frees the inputs at once."""
+        require_process(self._process, "This server")
         if self._is_closed:
-            raise queue.Full
-        self._queue.put_nowait(waiting)
-        return waiting.future
+            raise RuntimeError("The server is shutting down")
+        inputs = dict(inputs)
+        request = _Request(inputs, len(next(iter(inputs.values()))), cost)
+        request.future.add_done_callback(lambda _: inputs.clear())
+        self._queue.put(request)
+        return request.future
 
     def close(self) -> None:
-        """Answers what waits, and ends."""
+        """Answers all waiting requests, then stops the thread."""
         self._is_closed = True
         self._queue.put(None)
         self._thread.join()
 
     def _work(self):
-        while (first := self._take()) is not None:
-            batch = [waiting for waiting in self._collect(first) if waiting.future.set_running_or_notify_cancel()]
-            if batch:
-                self._answer(batch)
+        while self._answer_next():
+            pass
+
+    def _answer_next(self):
+        """Answers one batch; false when the batcher was closed. Keeps no reference to the batch while it waits."""
+        first = self._take()
+        if first is not None:
+            self._answer(self._collect(first))
+        return first is not None
 
     def _take(self, timeout=None):
-        """The next request, or `None` at the end of all."""
-        return self._held.pop() if self._held else self._queue.get(timeout=timeout)
+        """Returns the next request that was not canceled, or `None` when the batcher was closed."""
+        if self._held:
+            return self._held.pop()
+        while True:
+            request = self._queue.get(timeout=timeout)
+            if request is None or request.future.set_running_or_notify_cancel():
+                return request
 
     def _collect(self, first):
-        """The first request and those that can be answered with it; the one after them is held for the next batch."""
-        batch, size, deadline = [first], first.size, time.monotonic() + self.delay
-        while size < self.max_batch:
+        """Returns the first request and those that fit into its batch. The next one is held for the next batch."""
+        batch, rows, cost, deadline = [first], first.rows, first.cost, time.monotonic() + self.delay
+        while rows < self.max_batch:
             try:
-                waiting = self._take(max(deadline - time.monotonic(), 0))
+                request = self._take(max(deadline - time.monotonic(), 0))
             except queue.Empty:
                 break
-            if waiting is None or waiting.kind != first.kind or size + waiting.size > self.max_batch:
-                self._held.append(waiting)
+            if request is None or request.shapes != first.shapes or not self._fits(request, rows, cost):
+                self._held.append(request)
                 break
-            batch.append(waiting)
-            size += waiting.size
+            batch.append(request)
+            rows, cost = rows + request.rows, cost + request.cost
         return batch
+
+    def _fits(self, request, rows, cost):
+        is_cheap = self.max_cost is None or cost + request.cost <= self.max_cost
+        return is_cheap and rows + request.rows <= self.max_batch
 
     def _answer(self, batch):
         try:
@@ -102,14 +123,23 @@ class Batcher:
             self._answer_alone(batch, error)
             return
         start = 0
-        for waiting in batch:
-            waiting.future.set_result({name: array[start : start + waiting.size] for name, array in outputs.items()})
-            start += waiting.size
+        for request in batch:
+            request.future.set_result({name: array[start : start + request.rows] for name, array in outputs.items()})
+            start += request.rows
 
     def _answer_alone(self, batch, error):
-        """One by one, so that the request which cannot be answered fails alone."""
+        """Runs the requests one by one, so that only the bad one fails."""
         if len(batch) == 1:
             batch[0].future.set_exception(error)
             return
-        for waiting in batch:
-            self._answer([waiting])
+        for request in batch:
+            self._answer([request])
+
+
+def require_process(process: int, what: str) -> None:
+    """Raises an error in a forked child, where TensorFlow and its threads hang."""
+    if os.getpid() != process:
+        raise RuntimeError(
+            f"{what} was created before this process was forked and cannot be used in it. Load the model in the child "
+            'process, or start children with `multiprocessing.get_context("spawn")`'
+        )

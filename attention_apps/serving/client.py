@@ -1,4 +1,4 @@
-"""Calls a model over REST."""
+"""A client of the REST interface."""
 
 import base64
 import http.client
@@ -11,10 +11,10 @@ from typing import Any
 
 
 class ServerError(RuntimeError):
-    """What a server answered in place of predictions.
+    """A server's error response, or no response at all.
 
     Attributes:
-        status: the HTTP status, or `None` where there was no answer.
+        status: the HTTP status; `None` without a response.
     """
 
     def __init__(self, message: str, status: int | None = None):
@@ -23,11 +23,11 @@ class ServerError(RuntimeError):
 
 
 class Client:
-    """Calls exported models, on TensorFlow Serving or on `attention-apps serve`. It needs no TensorFlow.
+    """Calls exported models on TensorFlow Serving or `attention-apps serve`. Needs no TensorFlow.
 
     Args:
-        url: where the server is, `"http://localhost:8501"`. Proxies of the environment are not used.
-        timeout: seconds to wait for an answer.
+        url: address of the server, `"http://localhost:8501"`. Ignores proxies set in the environment.
+        timeout: seconds to wait for a response.
 
     Example:
         client = Client("http://localhost:8501")
@@ -52,25 +52,27 @@ class Client:
         signature: str | None = None,
         version: int | None = None,
     ) -> list[dict[str, Any]]:
-        """The answer to each row.
+        """Returns one prediction per row.
 
         Args:
-            model: its name on the server.
-            rows: for each item, the inputs by name: bytes, strings, numbers, or arrays of them.
-            signature: one other than the default.
-            version: one other than the newest.
+            model: name of the model on the server.
+            rows: for each item, its inputs by name: bytes, strings, numbers, or arrays of them.
+            signature: a signature other than the default, such as `"text"`.
+            version: a version other than the newest.
         """
-        request = {"instances": [{name: _to_json(value) for name, value in row.items()} for row in rows]}
+        request: dict[str, Any] = {
+            "instances": [{name: _to_json(value) for name, value in row.items()} for row in rows]
+        }
         if signature is not None:
             request["signature_name"] = signature
         return self._call(f"{_path(model, version)}:predict", request)["predictions"]
 
     def status(self, model: str) -> list[dict[str, Any]]:
-        """The versions of a model and whether each is there, as `{"version": "1", "state": "AVAILABLE", ...}`."""
+        """Returns the state of each version, as `{"version": "1", "state": "AVAILABLE", ...}`."""
         return self._call(_path(model))["model_version_status"]
 
     def metadata(self, model: str) -> dict[str, Any]:
-        """The inputs and outputs of a model's signatures."""
+        """Returns the inputs and outputs of each signature."""
         return self._call(f"{_path(model)}/metadata")["metadata"]["signature_def"]["signature_def"]
 
     def _call(self, path, content=None):
@@ -99,7 +101,7 @@ def _message(error):
 
 
 def _to_json(value):
-    """Bytes as base64; arrays of NumPy as lists."""
+    """Converts bytes to base64 and NumPy arrays to lists."""
     if isinstance(value, bytes | bytearray | memoryview):
         return {"b64": base64.b64encode(value).decode()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The JSON of TensorFlow Serving's predict requests, in rows and in columns, and what it means."""
+"""TensorFlow Serving's JSON for predict requests, in rows and in columns."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ _ROWS, _COLUMNS = "instances", "inputs"
 
 
 class RequestError(Exception):
-    """What is wrong with a request, and the HTTP status that says so."""
+    """A request that gets an error response with this HTTP status and message."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -23,7 +23,7 @@ class RequestError(Exception):
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Type and shape of an input or output, the type by TensorFlow's name, `None` where a side is free."""
+    """Type of an input or output, by TensorFlow's name, and its shape, with `None` for an axis of any size."""
 
     dtype: str
     shape: tuple[int | None, ...]
@@ -42,14 +42,14 @@ _SHORT_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """A request as it came, `values` being rows or columns."""
+    """A parsed request. `values` holds rows or columns, still as JSON."""
 
     signature: str
     in_rows: bool
     values: Any
 
     def to_inputs(self, infos: Mapping[str, TensorInfo]) -> dict[str, np.ndarray]:
-        """The values as arrays of the signature's inputs, one for each, all of one batch size."""
+        """Converts the values to one array per input, all with the same batch size."""
         columns = _columns_of_rows(self.values, infos) if self.in_rows else _columns(self.values, infos)
         inputs = {name: _to_array(name, columns[name], info) for name, info in infos.items()}
         sizes = {name: len(array) for name, array in inputs.items()}
@@ -58,7 +58,7 @@ class PredictRequest:
         return inputs
 
     def to_response(self, outputs: Mapping[str, np.ndarray]) -> bytes:
-        """The answer in the format of the request."""
+        """Returns the body of the response, in rows or columns as the request was."""
         columns = {name: _to_json(name, array) for name, array in outputs.items()}
         if not self.in_rows:
             return _dump({"outputs": columns if len(columns) > 1 else next(iter(columns.values()))})
@@ -66,8 +66,8 @@ class PredictRequest:
         return _dump({"predictions": rows if len(columns) > 1 else [next(iter(row.values())) for row in rows]})
 
 
-def read_request(body: bytes) -> PredictRequest:
-    """Reads the body of a predict request."""
+def read_request(body: bytes | bytearray) -> PredictRequest:
+    """Parses the body of a predict request."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -85,12 +85,12 @@ def read_request(body: bytes) -> PredictRequest:
 
 
 def error_body(message: str) -> bytes:
-    """The JSON of an error."""
+    """Returns the JSON of an error."""
     return _dump({"error": message})
 
 
 def _columns_of_rows(rows, infos):
-    """Rows are objects with each input, or the values themselves where there is one input."""
+    """Accepts objects that hold every input or, if there is only one input, its values."""
     if not isinstance(rows, list):
         raise RequestError(400, f"`{_ROWS}` must be a list")
     names = list(infos)
@@ -104,7 +104,7 @@ def _columns_of_rows(rows, infos):
 
 
 def _columns(columns, infos):
-    """An object with a list for each input, or the list itself where there is one input."""
+    """Accepts an object with a list for each input or, if there is only one input, its list."""
     if _is_object(columns):
         _check_names(columns, list(infos), f"`{_COLUMNS}`")
         return columns
@@ -128,7 +128,7 @@ def _list(names):
 
 def _to_array(name, value, info):
     try:
-        array = _string_array(value) if info.dtype == "string" else np.array(value, info.dtype)
+        array = _string_array(value) if info.dtype == "string" else _number_array(value, info.dtype)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise RequestError(400, f"`{name}` cannot be read as {info.dtype}: {error}") from None
     if array.ndim != len(info.shape) or any(
@@ -146,8 +146,39 @@ def _string_array(value):
     return array
 
 
+def _number_array(value, dtype):
+    """NumPy alone would also take "1.5" as a float and 1.7 as an integer."""
+    kind = np.dtype(dtype).kind
+    allowed = {"f": {int, float}, "b": {bool}}.get(kind, {int})
+    wrong = _types(value) - allowed
+    if wrong:
+        raise ValueError(f"it holds {', '.join(sorted(_JSON_NAMES[one] for one in wrong))}")
+    return np.array(value, dtype)
+
+
+_JSON_NAMES = {
+    str: "strings",
+    float: "fractions",
+    int: "numbers",
+    bool: "booleans",
+    dict: "objects",
+    type(None): "null",
+}
+
+
+def _types(value):
+    """Returns the types of all values in nested lists."""
+    if not isinstance(value, list):
+        return {type(value)}
+    types = set(map(type, value))
+    if list in types:
+        types.discard(list)
+        types.update(*(_types(item) for item in value if isinstance(item, list)))
+    return types
+
+
 def _to_bytes(value):
-    """Strings as UTF-8, and `{"b64": ...}` as the bytes it stands for."""
+    """Encodes strings as UTF-8 and decodes `{"b64": ...}`."""
     if isinstance(value, list):
         return [_to_bytes(item) for item in value]
     if isinstance(value, str):

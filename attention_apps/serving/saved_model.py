@@ -1,105 +1,320 @@
-"""An application as a TensorFlow SavedModel, which needs neither this package nor Keras."""
+"""Exports functions as a TensorFlow SavedModel that needs neither this package nor Keras.
 
+An export is a folder of numbered versions, as TensorFlow Serving expects it: `NAME/1`, `NAME/2`. Each version holds the
+graph, the weights, a card for people, and requests with which TensorFlow Serving warms up.
+"""
+
+import errno
+import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from attention_apps.serving.model_card import make_card
-from attention_apps.serving.signature import Signature
-from attention_apps.serving.versions import SAVED_MODEL, next_version
-from attention_apps.serving.warm_up import write_warm_up
+from attention_apps import files
+from attention_apps._version import __version__
 
+DEFAULT_SIGNATURE = "serving_default"
+"""Name of the signature that is used when a request names none."""
+TEXT_SIGNATURE = "text"
+"""Name of the signature that `text_only` is for."""
+SAVED_MODEL = "saved_model.pb"
 CARD = "README.md"
+WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
+_TEXT_OUTPUTS = ("text", "score", "confidence", "unsure", "status")
+_WARM_UP_BATCH_SIZES = (1, 2)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function from raw input to text in graph code of core TensorFlow ops, and its documentation.
+
+    Args:
+        function: maps tensors by name to tensors by name, batch axis first. It never raises on data.
+        inputs: shape and type of each input.
+        example: a valid call, which a server uses to warm up.
+        input_notes, output_notes: a description of each input and output.
+        resources: lookup tables that the function uses.
+        packages: packages that register ops outside of core TensorFlow. Import them before loading the model.
+    """
+
+    function: Callable[..., dict[str, tf.Tensor]]
+    inputs: Mapping[str, tf.TensorSpec]
+    example: Mapping[str, Sequence[Any]]
+    input_notes: Mapping[str, str]
+    output_notes: Mapping[str, str]
+    resources: Sequence[Any] = ()
+    packages: Sequence[str] = ()
+
+    @functools.cached_property
+    def graph(self) -> Any:
+        """The concrete function, traced once."""
+        specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in self.inputs.items()}
+        return tf.function(self._answer, autograph=False).get_concrete_function(**specs)
+
+    def _answer(self, **inputs):
+        return {name: _without_infinities(tensor) for name, tensor in self.function(**inputs).items()}
+
+
+def text_only(signature: Signature) -> Signature:
+    """Returns a signature with the outputs that most callers want: text, score, confidence, unsure and status.
+
+    It calls the graph of the given signature, so that an export with both stores graph and weights once. TensorFlow
+    does not compute outputs that are left out.
+
+    Example:
+        {DEFAULT_SIGNATURE: signature, TEXT_SIGNATURE: text_only(signature)}
+    """
+
+    def answer(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        outputs = signature.graph(**inputs)
+        return {name: outputs[name] for name in _TEXT_OUTPUTS if name in outputs}
+
+    notes = {name: note for name, note in signature.output_notes.items() if name in _TEXT_OUTPUTS}
+    return replace(signature, function=answer, output_notes=notes)
 
 
 def export_saved_model(
     folder: str | os.PathLike, signatures: Mapping[str, Signature], title: str, notes: Mapping[str, str] | None = None
 ) -> Path:
-    """Writes `folder/1`, or the version after the newest, as a whole: a server that watches sees all of it or nothing.
+    """Writes `folder/1`, or the version after the newest.
+
+    The version appears at once: a server that watches the folder never sees half of it. Exports that run at the same
+    time get different versions.
 
     Args:
-        folder: named as the model is to be called.
-        signatures: by name; the one that is taken where none is named is `"serving_default"`.
+        folder: its name is the name of the model.
+        signatures: by name; `"serving_default"` is the one used when a request names none.
         title: what the model does.
-        notes: further lines of the card, by what they are about.
+        notes: further lines of the card, by topic.
 
     Returns:
         The folder of the new version.
     """
     folder = Path(folder)
-    version = folder / str(next_version(folder))
+    next_version(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{version.name}-", dir=folder))
+    temporary = Path(tempfile.mkdtemp(prefix=".export-", dir=folder))
     try:
-        graphs = {name: signature.trace() for name, signature in signatures.items()}
-        _save(graphs, signatures, temporary)
-        write_warm_up(temporary, folder.name, signatures)
-        (temporary / CARD).write_text(make_card(folder.name, title, signatures, graphs, notes or {}), encoding="utf-8")
+        _save(signatures, temporary)
+        _write_warm_up(temporary / WARM_UP, folder.name, signatures)
+        card = make_card(folder.name, title, signatures, notes or {})
+        files.write_file(temporary / CARD, card.encode())
         temporary.chmod(0o755)
-        temporary.rename(version)
+        _sync(temporary)
+        version = _rename_to_next_version(temporary, folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    files.sync_folder(folder)
     return version
 
 
-def _save(graphs, signatures, folder):
-    """Each weight is stored once: Keras' own layers, were they tracked, would bring theirs along a second time."""
+def _sync(folder):
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            files.sync_folder(path)
+        else:
+            with open(path, "rb") as file:
+                files.sync(file)
+    files.sync_folder(folder)
+
+
+def _rename_to_next_version(temporary, folder):
+    """Takes the next number. Another export may have taken it since we looked: then its folder is not empty."""
+    while True:
+        version = folder / str(next_version(folder))
+        try:
+            files.rename(temporary, version)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return version
+
+
+def _without_infinities(tensor):
+    """Replaces infinity, the score of a missing hypothesis, by the lowest float: JSON cannot express infinity."""
+    if not tensor.dtype.is_floating:
+        return tensor
+    return tf.where(tf.math.is_finite(tensor), tensor, tensor.dtype.min)
+
+
+# Versions
+
+
+def versions(folder: Path) -> list[int]:
+    """Returns the version numbers in a folder, in ascending order."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(entry.name) for entry in folder.iterdir() if _is_number(entry.name) and entry.is_dir())
+
+
+def next_version(folder: Path) -> int:
+    """Returns the number after the newest; raises an error if the folder holds something other than versions."""
+    if folder.exists() and (not folder.is_dir() or any(not _is_ours(entry) for entry in folder.iterdir())):
+        raise ValueError(f"`folder` must be new, empty, or hold exported versions. Received: folder={str(folder)!r}")
+    return max(versions(folder), default=0) + 1
+
+
+def newest_version(folder: Path) -> Path:
+    """Returns the folder of the newest version that holds a model."""
+    for number in reversed(versions(folder)):
+        if (folder / str(number) / SAVED_MODEL).is_file():
+            return folder / str(number)
+    raise ValueError(f"{folder}: holds no exported model; `export` writes one, as {folder / '1' / SAVED_MODEL}")
+
+
+def _is_number(name):
+    return name.isascii() and name.isdecimal() and len(name) < 19
+
+
+def _is_ours(entry):
+    return _is_number(entry.name) or entry.name.startswith(".")
+
+
+# The graph
+
+
+def _save(signatures, folder):
+    """Saves from a plain module. Tracking Keras layers would store each weight twice."""
+    graphs = {name: signature.graph for name, signature in signatures.items()}
     weights = {id(weight): weight for graph in graphs.values() for weight in graph.graph.variables}
+    resources = {id(one): one for signature in signatures.values() for one in signature.resources}
     module = tf.Module()
     module.weights = list(weights.values())
-    module.resources = [resource for signature in signatures.values() for resource in signature.resources]
+    module.resources = list(resources.values())
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     tf.saved_model.save(module, str(folder), signatures=graphs, options=options)
-    _tidy(folder / SAVED_MODEL)
+    _shrink(folder / SAVED_MODEL)
 
 
-def _tidy(path):
-    """Leaves out of the graphs what only makes loading and the first call longer."""
+def _shrink(path):
+    """Removes the parts of the graphs that only slow down loading and the first call."""
     content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for graph in (meta_graph.graph_def for meta_graph in content.meta_graphs):
-        _forget_custom_gradients(graph)
+        _remove_custom_gradients(graph)
         for function in graph.library.function:
             _share_constants(function)
-    path.write_bytes(content.SerializeToString(deterministic=True))
+    files.write_file(path, content.SerializeToString(deterministic=True))
 
 
-def _forget_custom_gradients(graph):
-    """Ours are for training and are not saved; whoever loads a graph that names them is warned of that at length."""
+def _remove_custom_gradients(graph):
+    """Custom gradients are not saved. TensorFlow logs a long warning when it loads a graph that names them."""
     for node in (*graph.node, *(node for function in graph.library.function for node in function.node_def)):
         node.attr.pop("_gradient_op_type", None)
 
 
 def _share_constants(function):
-    """Keeps one of each constant: tracing makes another at each use, and so they are near half of all nodes."""
+    """Keeps one of several equal constants. Tracing creates one per use: almost half of all nodes."""
     first, kept = {}, {}
     for node in function.node_def:
         if node.op == "Const" and not node.input:
-            kept[node.name] = first.setdefault(_constant(node), node.name)
+            attributes = ((name, value.SerializeToString(deterministic=True)) for name, value in node.attr.items())
+            kept[node.name] = first.setdefault((node.device, *sorted(attributes)), node.name)
     for number in reversed(range(len(function.node_def))):
         name = function.node_def[number].name
         if kept.get(name, name) != name:
             del function.node_def[number]
     for node in function.node_def:
-        node.input[:] = [_of_kept(source, kept) for source in node.input]
+        node.input[:] = [_with_kept_name(source, kept) for source in node.input]
     for name, source in function.ret.items():
-        function.ret[name] = _of_kept(source, kept)
+        function.ret[name] = _with_kept_name(source, kept)
 
 
-def _constant(node):
-    """What is the same of two that are one."""
-    attributes = ((name, value.SerializeToString(deterministic=True)) for name, value in node.attr.items())
-    return node.device, *sorted(attributes)
-
-
-def _of_kept(source, kept):
-    """What a node reads, `constant:output:0`, or waits for, `^constant`, by the name of the constant that was kept."""
+def _with_kept_name(source, kept):
+    """Renames the constant in a node's data input, `constant:output:0`, or control input, `^constant`."""
     if source.startswith("^"):
         return f"^{kept.get(source[1:], source[1:])}"
     name, *output = source.split(":")
     return ":".join([kept.get(name, name) if output else name, *output])
+
+
+# The card
+
+
+def make_card(name: str, title: str, signatures: Mapping[str, Signature], notes: Mapping[str, str]) -> str:
+    """Returns the text of README.md: inputs, outputs, and how to serve the model."""
+    sections = [f"# {name}\n", f"{title} A TensorFlow SavedModel {_requirements(signatures)}\n"]
+    for signature_name, signature in signatures.items():
+        sections.append(f"## Signature `{signature_name}`\n")
+        sections.append(_table("input", signature.graph.structured_input_signature[1], signature.input_notes))
+        sections.append(_table("output", signature.graph.structured_outputs, signature.output_notes))
+    sections.append(
+        "The batch axis comes first; a batch may have any size. A bad item gets an empty text and its `status`; the "
+        "other items of its batch are not affected. The `score` of a missing hypothesis is the lowest float32.\n"
+    )
+    sections.append("".join(f"- {topic}: {note}\n" for topic, note in notes.items()))
+    sections.append(f"""## Serve it
+
+```
+docker run -p 8501:8501 -v "$PWD/{name}:/models/{name}" -e MODEL_NAME={name} tensorflow/serving
+attention-apps serve {name}        # the same REST format, for trying things out
+```
+""")
+    sections.append(f"Written by attention_apps {__version__}.\n")
+    return "\n".join(section for section in sections if section)
+
+
+def _requirements(signatures):
+    packages = sorted({package for signature in signatures.values() for package in signature.packages})
+    if not packages:
+        return "of core TensorFlow ops: it needs no other package."
+    return f"with ops of other packages. Before loading it, `import {', '.join(packages)}`."
+
+
+def _table(kind, specs, notes):
+    lines = [f"| {kind} | type | shape | |", "|---|---|---|---|"]
+    for name, spec in sorted(specs.items()):
+        shape = ", ".join(["batch", *("*" if size is None else str(size) for size in spec.shape[1:])])
+        lines.append(f"| `{name}` | {spec.dtype.name} | ({shape}) | {notes[name]} |")
+    return "\n".join(lines) + "\n"
+
+
+# The warm-up requests
+
+# Field numbers of TensorFlow Serving's messages PredictionLog, PredictLog, PredictRequest and ModelSpec, and of map
+# entries.
+_PREDICT_LOG = 6
+_REQUEST = 1
+_MODEL_SPEC, _INPUTS = 1, 2
+_NAME, _SIGNATURE_NAME = 1, 3
+_KEY, _VALUE = 1, 2
+
+
+def _write_warm_up(path, model, signatures):
+    """Writes each signature's example, alone and as a batch of two: the first call of a graph is slow."""
+    path.parent.mkdir()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for name, signature in signatures.items():
+            for size in _WARM_UP_BATCH_SIZES:
+                writer.write(_prediction_log(model, name, signature, size))
+
+
+def _prediction_log(model, name, signature, size):
+    spec = _field(_NAME, model.encode()) + _field(_SIGNATURE_NAME, name.encode())
+    request = _field(_MODEL_SPEC, spec)
+    for key, input_spec in signature.inputs.items():
+        value = tf.make_tensor_proto(tf.constant(list(signature.example[key]) * size, input_spec.dtype))
+        request += _field(_INPUTS, _field(_KEY, key.encode()) + _field(_VALUE, value.SerializeToString()))
+    return _field(_PREDICT_LOG, _field(_REQUEST, request))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Encodes a protocol buffer field that holds bytes or a message."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    """Encodes seven bits per byte, low bits first; the eighth bit is set on all bytes but the last."""
+    digits = []
+    while value > 127:
+        digits.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*digits, value])

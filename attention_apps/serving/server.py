@@ -2,177 +2,273 @@
 
 import asyncio
 import contextlib
-import json
 import math
-import queue
-import re
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.convertors import StringConvertor, register_url_convertor
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+except ImportError:
+    raise ImportError("The server needs Starlette and uvicorn: `pip install 'attention_apps[serve]'`") from None
+
+from attention_apps.checks import require, require_at_least, require_between
 from attention_apps.serving.batcher import Batcher
+from attention_apps.serving.connections import LimitedConnection
 from attention_apps.serving.rest_format import PredictRequest, RequestError, error_body, read_request
 
-_MODEL_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/([0-9]+))?(/metadata|:predict)?")
-_HEALTH_PATHS = ("/", "/health")
+Cost = Callable[[bytes], int]
+_OTHER_FILES = 64
 
 
 @dataclass(frozen=True)
 class ServingLimits:
-    """What a server takes upon itself."""
+    """How much a server takes on. What exceeds a limit is refused; the rest is answered.
 
-    # Bytes of a request's body.
+    Args:
+        max_body: bytes of a request's body.
+        max_total_body: bytes of all bodies that are being read or answered.
+        timeout: seconds that a request may take, from its headers to its answer.
+        header_timeout: seconds until the headers of a request must be complete.
+        max_batch: rows of a request, and of a batch of several requests.
+        batch_delay: seconds that a request waits for others to form a batch.
+        max_pixels: pixels of a request's images, and of a batch, according to the headers of the images.
+        max_waiting: requests per model that wait or are being answered.
+        max_connections: open connections. At the limit, a new one replaces the one that has been idle the longest.
+        max_connections_per_peer: open connections from one address; no limit by default.
+    """
+
     max_body: int = 32 << 20
-    # Seconds that a request may take, from its first byte to its answer.
+    max_total_body: int = 256 << 20
     timeout: float = 60.0
-    # Rows of a request, and of a batch made of several requests.
+    header_timeout: float = 10.0
     max_batch: int = 32
-    # Seconds that a request waits for others to make a batch with.
     batch_delay: float = 0.005
-    # Requests that wait for each model.
+    max_pixels: int = 100_000_000
     max_waiting: int = 256
+    max_connections: int = 2048
+    max_connections_per_peer: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_body", "max_batch", "max_waiting"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {name}={getattr(self, name)}")
-        if not 0 < self.timeout < math.inf:
-            raise ValueError(f"`timeout` must be above 0 and finite. Received: timeout={self.timeout}")
-        if not 0 <= self.batch_delay <= 10:
-            raise ValueError(f"`batch_delay` must be between 0 and 10. Received: batch_delay={self.batch_delay}")
+        counts = ("max_body", "max_total_body", "max_batch", "max_pixels", "max_waiting", "max_connections")
+        require_at_least(self, 1, *counts, "max_connections_per_peer")
+        for name in ("timeout", "header_timeout"):
+            require(0 < getattr(self, name) < math.inf, name, "above 0 and finite", getattr(self, name))
+        require_between(self, 0, 10, "batch_delay")
+
+
+class _Name(StringConvertor):
+    regex = "[^/:]+"
+
+
+register_url_convertor("model_name", _Name())
 
 
 class PredictionServer:
-    """An ASGI application that answers as TensorFlow Serving does.
+    """An ASGI application with the REST interface of TensorFlow Serving.
 
-    `POST /v1/models/NAME:predict`, `GET /v1/models/NAME`, `GET /v1/models/NAME/metadata`, all of them with
-    `/versions/N` after the name too, and `GET /health`.
+    `POST /v1/models/NAME:predict`, `GET /v1/models/NAME`, `GET /v1/models/NAME/metadata`, each also with `/versions/N`
+    after the name, and `GET /health`.
 
     Args:
-        models: by name, each a `LoadedModel`, or anything with its `version`, `inputs`, `outputs` and `predict`.
+        models: by name, each a `LoadedModel`, or any object with its `version`, `inputs`, `outputs` and `predict`.
         limits: see `ServingLimits`.
+        costs: by input name, a function that returns an item's cost in pixels. It must be cheap, and read headers only.
     """
 
-    def __init__(self, models: Mapping[str, Any], limits: ServingLimits | None = None):
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        limits: ServingLimits | None = None,
+        costs: Mapping[str, Cost] | None = None,
+    ):
         self.models = dict(models)
         self.limits = ServingLimits() if limits is None else limits
+        self.costs = dict(costs or {})
         self._batchers = {
             (name, signature): Batcher(
                 partial(model.predict, signature=signature),
-                self.limits.max_batch,
-                self.limits.batch_delay,
-                self.limits.max_waiting,
+                max_cost=self.limits.max_pixels,
+                max_batch=self.limits.max_batch,
+                delay=self.limits.batch_delay,
             )
             for name, model in self.models.items()
             for signature in model.inputs
         }
+        self._admitted: Counter[str] = Counter()
+        self._body_bytes = 0
+        self._application = self._make_application()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._application(scope, receive, send)
 
     def close(self) -> None:
-        """Answers what waits, and stops the threads that answer."""
+        """Answers all waiting requests, then stops the batchers' threads."""
         for batcher in self._batchers.values():
             batcher.close()
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http":
-            await self._answer_http(scope, receive, send)
+    def _make_application(self):
+        @contextlib.asynccontextmanager
+        async def lifespan(_):
+            yield
+            await asyncio.to_thread(self.close)
 
-    async def _live(self, receive, send):
-        while True:
-            event = (await receive())["type"]
-            if event == "lifespan.shutdown":
-                await asyncio.to_thread(self.close)
-            await send({"type": f"{event}.complete"})
-            if event == "lifespan.shutdown":
-                return
+        routes = [Route("/", self._health), Route("/health", self._health)]
+        for path in ("/v1/models/{name:model_name}", "/v1/models/{name:model_name}/versions/{version:model_name}"):
+            routes.append(Route(f"{path}:predict", self._predict, methods=["POST"]))
+            routes.append(Route(path, self._status))
+            routes.append(Route(f"{path}/metadata", self._metadata))
+        handlers = {RequestError: _refuse, HTTPException: _refuse_address, ClientDisconnect: _ignore}
+        application = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+        application.router.redirect_slashes = False
+        return application
 
-    async def _answer_http(self, scope, receive, send):
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok", "models": sorted(self.models)})
+
+    async def _status(self, request: Request) -> Response:
+        _, model = self._find(request)
+        status = {"error_code": "OK", "error_message": ""}
+        return JSONResponse(
+            {"model_version_status": [{"version": model.version, "state": "AVAILABLE", "status": status}]}
+        )
+
+    async def _metadata(self, request: Request) -> Response:
+        name, model = self._find(request)
+        signatures = {
+            signature: {
+                "inputs": {one: info.to_json(f"{signature}_{one}:0") for one, info in model.inputs[signature].items()},
+                "outputs": {one: info.to_json(one) for one, info in model.outputs[signature].items()},
+                "method_name": "tensorflow/serving/predict",
+            }
+            for signature in model.inputs
+        }
+        return JSONResponse(
+            {
+                "model_spec": {"name": name, "signature_name": "", "version": model.version},
+                "metadata": {"signature_def": {"signature_def": signatures}},
+            }
+        )
+
+    async def _predict(self, request: Request) -> Response:
+        name, model = self._find(request)
         try:
-            body = await asyncio.wait_for(self._respond(scope, receive), self.limits.timeout)
-            status = 200
-        except RequestError as error:
-            status, body = error.status, error_body(error.message)
+            async with asyncio.timeout(self.limits.timeout):
+                # Checked before the body is read, to refuse at once, and again after it: a slow upload holds no place.
+                self._require_place(name)
+                async with self._read_body(request) as body:
+                    self._require_place(name)
+                    content = await self._answer(request, name, model, body)
         except TimeoutError:
-            status, body = 504, error_body(f"The request took more than {self.limits.timeout:g} seconds")
-        except ConnectionResetError:
-            return
-        except Exception as error:
-            status, body = 500, error_body(f"The model failed: {type(error).__name__}")
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            raise RequestError(504, f"The request took more than {self.limits.timeout:g} seconds") from None
+        return Response(content, media_type="application/json")
 
-    async def _respond(self, scope, receive):
-        path, method = scope["path"], scope["method"]
-        if path in _HEALTH_PATHS:
-            _check_method(method, "GET")
-            return _json({"status": "ok", "models": sorted(self.models)})
-        match = _MODEL_PATH.fullmatch(path)
-        if not match:
-            raise RequestError(404, "There is nothing here; try /v1/models/NAME or /v1/models/NAME:predict")
-        name, version, action = match.groups()
-        model = self._find(name, version)
-        _check_method(method, "POST" if action == ":predict" else "GET")
-        if action == ":predict":
-            return await self._predict(name, model, await self._read_body(scope, receive))
-        return _json(_metadata(name, model) if action else _status(model))
-
-    def _find(self, name, version):
+    def _find(self, request):
+        name, version = request.path_params["name"], request.path_params.get("version")
         if name not in self.models:
             raise RequestError(404, f"There is no model {name!r} here; there is {', '.join(sorted(self.models))}")
         model = self.models[name]
-        if version is not None and version != model.version:
+        if version not in (None, model.version):
             raise RequestError(404, f"There is no version {version} of {name!r} here; there is {model.version}")
-        return model
+        return name, model
 
-    async def _read_body(self, scope, receive):
-        limit = self.limits.max_body
-        too_large = RequestError(413, f"The body must have at most {limit:,} bytes")
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if length.isdigit() and int(length) > limit:
-            raise too_large
-        body, is_more = bytearray(), True
-        while is_more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ConnectionResetError
-            body += message.get("body", b"")
-            is_more = message.get("more_body", False)
-            if len(body) > limit:
-                raise too_large
-        return bytes(body)
+    def _require_place(self, name):
+        if self._admitted[name] >= self.limits.max_waiting:
+            raise RequestError(503, "Too many requests are waiting; try again later")
 
-    async def _predict(self, name, model, body):
-        request, inputs = await asyncio.to_thread(self._read_inputs, name, model, body)
+    @contextlib.asynccontextmanager
+    async def _read_body(self, request):
+        """Yields the body. Its bytes count toward `max_total_body` until the end of the block, which frees them."""
+        body, size = bytearray(), 0
         try:
-            future = self._batchers[name, request.signature].submit(inputs)
-        except queue.Full:
-            raise RequestError(503, "Too many requests wait; try again later") from None
-        outputs = await asyncio.wrap_future(future)
-        return await asyncio.to_thread(request.to_response, outputs)
+            length = int(request.headers.get("content-length", 0))
+            self._check_size(length, self._body_bytes + length)
+            async for chunk in request.stream():
+                size += len(chunk)
+                self._body_bytes += len(chunk)
+                self._check_size(size, self._body_bytes)
+                body += chunk
+            yield body
+        finally:
+            self._body_bytes -= size
+            # A traceback may keep the buffer itself until the garbage collector runs.
+            body.clear()
 
-    def _read_inputs(self, name: str, model: Any, body: bytes) -> tuple[PredictRequest, dict[str, Any]]:
-        request = read_request(body)
-        if request.signature not in model.inputs:
+    def _check_size(self, size, total):
+        if size > self.limits.max_body:
+            raise RequestError(413, f"The body must have at most {self.limits.max_body:,} bytes")
+        if total > self.limits.max_total_body:
+            raise RequestError(503, "Too many bytes are being uploaded; try again later")
+
+    async def _answer(self, request, name, model, body):
+        self._admitted[name] += 1
+        try:
+            question, future = await asyncio.to_thread(self._submit, name, model, body)
+            outputs = await _wait(request, future)
+            return await asyncio.to_thread(question.to_response, outputs)
+        finally:
+            self._admitted[name] -= 1
+
+    def _submit(self, name: str, model: Any, body: bytearray) -> tuple[PredictRequest, Future]:
+        """Parses a request and passes its inputs to the batcher."""
+        question = read_request(body)
+        body.clear()
+        if question.signature not in model.inputs:
             choices = ", ".join(sorted(model.inputs))
-            raise RequestError(400, f"{name!r} has no signature {request.signature!r}; it has {choices}")
-        inputs = request.to_inputs(model.inputs[request.signature])
-        rows = len(next(iter(inputs.values())))
+            raise RequestError(400, f"{name!r} has no signature {question.signature!r}; it has {choices}")
+        inputs = question.to_inputs(model.inputs[question.signature])
+        rows, pixels = len(next(iter(inputs.values()))), self._cost(inputs)
         if rows > self.limits.max_batch:
             raise RequestError(400, f"A request must have at most {self.limits.max_batch} rows. Received: {rows}")
-        return request, inputs
+        if pixels > self.limits.max_pixels:
+            limit = f"{self.limits.max_pixels:,} pixels"
+            raise RequestError(400, f"The images of a request must have at most {limit} together. Received: {pixels:,}")
+        return replace(question, values=None), self._batchers[name, question.signature].submit(inputs, pixels)
+
+    def _cost(self, inputs):
+        return sum(cost(item) for name, cost in self.costs.items() if name in inputs for item in inputs[name].flat)
 
 
-def import_uvicorn() -> Any:
-    """The module that speaks HTTP, which is in an extra of its own."""
+async def _wait(request, future):
+    """Returns the outputs; gives up, so that they are not computed in vain, if the client closes the connection."""
+    answer, closing = asyncio.wrap_future(future), asyncio.ensure_future(request.receive())
     try:
-        import uvicorn
-    except ImportError:
-        raise ValueError("The server needs the package uvicorn: `pip install 'attention_apps[serve]'`") from None
-    return uvicorn
+        await asyncio.wait((answer, closing), return_when=asyncio.FIRST_COMPLETED)
+        if answer.done() and answer.exception() is not None:
+            raise RequestError(500, f"The model failed: {type(answer.exception()).__name__}")
+        if not answer.done():
+            raise ClientDisconnect
+        return answer.result()
+    finally:
+        answer.cancel()
+        closing.cancel()
+
+
+def _refuse(request: Request, error: RequestError) -> Response:
+    headers = {"Retry-After": "1"} if error.status == 503 else None
+    return Response(error_body(error.message), error.status, headers, "application/json")
+
+
+def _refuse_address(request: Request, error: HTTPException) -> Response:
+    message = "There is nothing here; try /v1/models/NAME or /v1/models/NAME:predict"
+    if error.status_code == 405:
+        wanted = "POST" if "POST" in (error.headers or {})["Allow"] else "GET"
+        message = f"This takes {wanted}. Received: {request.method}"
+    return Response(error_body(message), error.status_code, error.headers, "application/json")
+
+
+def _ignore(request: Request, error: ClientDisconnect) -> Response:
+    return Response(status_code=400)  # Nobody reads it.
 
 
 def run_server(
@@ -181,74 +277,63 @@ def run_server(
     port: int = 8501,
     limits: ServingLimits | None = None,
     announce: Callable[[str], None] = print,
+    costs: Mapping[str, Cost] | None = None,
 ) -> None:
-    """Serves until it is interrupted; what was asked before that is still answered.
+    """Serves until interrupted. Requests that arrived before are still answered.
 
     Args:
-        models, limits: see `PredictionServer`.
-        host, port: where to listen; 0 is any free port.
-        announce: told the server's URL as soon as it listens.
+        models, limits, costs: see `PredictionServer`.
+        host, port: address to listen on; port 0 stands for any free port.
+        announce: called with the server's URL as soon as it listens.
     """
     limits = ServingLimits() if limits is None else limits
-    run_asgi(
-        PredictionServer(models, limits),
-        host,
-        port,
-        announce,
-        limit_concurrency=limits.max_waiting * max(len(models), 1) + 8,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=math.ceil(limits.timeout),
-    )
+    run_asgi(PredictionServer(models, limits, costs), host, port, announce, **uvicorn_settings(limits))
+
+
+def uvicorn_settings(limits: ServingLimits) -> dict[str, Any]:
+    """Returns the settings of `uvicorn.Config` that enforce the limits on connections."""
+    limits = replace(limits, max_connections=_allow_connections(limits.max_connections))
+    return {
+        "http": partial(LimitedConnection, limits),
+        "ws": "none",
+        "backlog": limits.max_connections,
+        "timeout_keep_alive": 5,
+        "timeout_graceful_shutdown": math.ceil(limits.timeout),
+    }
+
+
+def _allow_connections(number):
+    """Raises the limit on open files if necessary; returns how many connections it allows.
+
+    A burst of new connections is accepted before old ones are closed, so that each needs two files at worst.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit.
+        return number
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * number + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return max(min(number, (soft - _OTHER_FILES) // 2), 1)
+    return number
 
 
 def run_asgi(application: Any, host: str, port: int, announce: Callable[[str], None], **settings: Any) -> None:
-    """Serves an ASGI application until it is interrupted; for the arguments see `run_server`.
+    """Serves an ASGI application until interrupted; for the arguments see `run_server`.
 
     Args:
-        settings: further ones of `uvicorn.Config`.
+        settings: further settings of `uvicorn.Config`.
     """
-    uvicorn = import_uvicorn()
-    listening = _listen(host, port)
-    # Uvicorn's own configuration of logging would close the handlers that others have made.
-    config = uvicorn.Config(application, log_config=None, log_level="warning", server_header=False, **settings)
-    announce(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}")
-    # The interrupt is raised once more after everything was answered.
-    with listening, contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
-
-
-def _listen(host, port):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        listening = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise ValueError(f"Cannot listen on {host}, port {port}: {error}") from None
-
-
-def _check_method(method, wanted):
-    if method != wanted:
-        raise RequestError(405, f"This takes {wanted}. Received: {method}")
-
-
-def _status(model):
-    status = {"error_code": "OK", "error_message": ""}
-    return {"model_version_status": [{"version": model.version, "state": "AVAILABLE", "status": status}]}
-
-
-def _metadata(name, model):
-    signatures = {
-        signature: {
-            "inputs": {one: info.to_json(f"{signature}_{one}:0") for one, info in model.inputs[signature].items()},
-            "outputs": {one: info.to_json(one) for one, info in model.outputs[signature].items()},
-            "method_name": "tensorflow/serving/predict",
-        }
-        for signature in model.inputs
-    }
-    return {
-        "model_spec": {"name": name, "signature_name": "", "version": model.version},
-        "metadata": {"signature_def": {"signature_def": signatures}},
-    }
-
-
-def _json(content):
-    return json.dumps(content).encode()
+    # Uvicorn's own logging configuration would close existing handlers.
+    config = uvicorn.Config(application, log_config=None, log_level="warning", server_header=False, **settings)
+    announce(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}")
+    # Uvicorn raises the interrupt again after everything was answered.
+    with listening, contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])

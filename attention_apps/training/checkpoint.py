@@ -1,17 +1,27 @@
-"""Checkpoints: arrays and JSON in one safetensors file, complete or not there at all."""
+"""Checkpoints of a run: the arrays of its variables and its state as JSON, in one safetensors file."""
 
+import dataclasses
 import json
 import os
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
+from keras import tree
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
+
+from attention_apps import files
+from attention_apps.data.batches import Batches
+from attention_apps.training.config import TrainingConfig, to_dict
+
+# Settings that may change when a run is resumed: they do not influence the weights, or only say when to stop.
+FREE_FIELDS = ("max_minutes", "checkpoint_minutes", "log_every", "strict")
 
 _SUFFIX = ".safetensors"
 _PARTIAL = ".partial"
@@ -19,85 +29,98 @@ _PARTIAL = ".partial"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file held: the arrays by name, and the state as plain JSON values."""
+    """The content of a file: arrays by name, and the state as plain JSON values."""
 
     arrays: dict[str, np.ndarray]
     state: dict[str, Any]
 
 
 class DamagedCheckpointError(ValueError):
-    """The file is not a checkpoint, or not all of one, or its content is not what was written."""
+    """The file is truncated, altered, or not a checkpoint at all."""
 
 
 class CheckpointFolder:
     """The checkpoints of one run.
 
-    `last` is the newest, `previous` the one before it, kept until there is a newer complete one; `best` and
-    `candidate-<step>` hold weights that did well in validation. A process killed at any moment leaves behind at least
-    one complete checkpoint, once there has been one.
+    `last` is the newest one and `previous` the one before it. `best` and `candidate-<step>` hold weights that did well
+    in validation. A process killed at any moment leaves at least one complete checkpoint, once the first was written.
     """
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
 
     def save_last(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Writes `last`; what was `last` becomes `previous`."""
-        partial = self._write_partial("last", arrays, state)
-        if self.path("last").exists():
-            os.replace(self.path("last"), self.path("previous"))
-        os.replace(partial, self.path("last"))
-        _sync(self.folder)
+        """Write `last`. The old `last` becomes `previous`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self.path("last").with_suffix(_SUFFIX + _PARTIAL)
+        try:
+            files.write_file(partial, _to_bytes(arrays, state))
+            if self.path("last").exists():
+                files.rename(self.path("last"), self.path("previous"))
+            files.rename(partial, self.path("last"))
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        files.sync_folder(self.folder)
 
     def save(self, name: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Writes the checkpoint called `name`, in place of the one of that name."""
-        os.replace(self._write_partial(name, arrays, state), self.path(name))
-        _sync(self.folder)
+        """Write the checkpoint `name`, replacing an older one atomically."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files.replace_file(self.path(name), _to_bytes(arrays, state))
 
     def load_last(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole, with a warning if a newer one is not; `None` if there is none at all."""
+        """Load the newest intact checkpoint, with a warning if a newer one is damaged. `None` if there are none.
+
+        Raises:
+            DamagedCheckpointError: there are checkpoints, but none is intact.
+        """
+        errors = []
         for name in ("last", "previous"):
             if self.path(name).exists():
                 try:
-                    return self.load(name)
+                    checkpoint = self.load(name)
                 except DamagedCheckpointError as error:
-                    warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
+                    errors.append(str(error))
+                else:
+                    if errors:
+                        warnings.warn(f"{errors[0]}; going back to the checkpoint before it", stacklevel=2)
+                    return checkpoint
+        if errors:
+            raise DamagedCheckpointError(
+                f"The run in {self.folder.parent} cannot be resumed: {'; '.join(errors)}. To train from the beginning, "
+                "restart it (--restart on the command line, `restart=True` in Python)."
+            )
         return None
 
     def load(self, name: str) -> Checkpoint:
-        return read_checkpoint(self.path(name))
+        """Load the checkpoint `name` and verify its checksum."""
+        return _read_checkpoint(self.path(name))
 
     def remove(self, name: str) -> None:
+        """Remove the checkpoint `name` if it exists."""
         self.path(name).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
+        """List the names of all checkpoints."""
         return [path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}")]
 
     def clear(self) -> None:
-        """Removes all checkpoints, and nothing else that may lie in the folder."""
-        for pattern in (f"*{_SUFFIX}", f"*{_SUFFIX}{_PARTIAL}"):
+        """Remove all checkpoints and leave other files alone."""
+        for pattern in (f"*{_SUFFIX}", f"*{_SUFFIX}{_PARTIAL}", f".*{_SUFFIX}-*"):
             for path in self.folder.glob(pattern):
                 path.unlink()
 
     def path(self, name: str) -> Path:
+        """Return the path of the checkpoint `name`."""
         return self.folder / f"{name}{_SUFFIX}"
 
-    def _write_partial(self, name, arrays, state):
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.path(name).with_suffix(_SUFFIX + _PARTIAL)
-        write_checkpoint(partial, arrays, state)
-        return partial
 
-
-def write_checkpoint(path: Path, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Writes one file and waits until it is on the disk."""
+def _to_bytes(arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> bytes:
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    metadata = {"state": json.dumps(state), "checksum": str(_checksum(arrays))}
-    save_file(arrays, path, metadata=metadata)
-    _sync(path)
+    return save(arrays, {"state": json.dumps(state), "checksum": str(_checksum(arrays))})
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads one file and checks that it holds what was written."""
+def _read_checkpoint(path: Path) -> Checkpoint:
     if not path.exists():
         raise FileNotFoundError(f"There is no checkpoint {path}")
     try:
@@ -111,19 +134,113 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise DamagedCheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
 
 
+def _as_bytes(array: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
 def _checksum(arrays: Mapping[str, np.ndarray]) -> int:
     checksum = 0
     for name in sorted(arrays):
-        checksum = zlib.crc32(arrays[name].reshape(-1).view(np.uint8), zlib.crc32(name.encode(), checksum))
+        checksum = zlib.crc32(_as_bytes(arrays[name]), zlib.crc32(name.encode(), checksum))
     return checksum
 
 
-def _sync(path: Path) -> None:
-    """Waits until a file's content, or a folder's entries, are on the disk."""
-    if os.name == "nt" and path.is_dir():
-        return  # Windows opens no folders
-    descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+@dataclass
+class RunState:
+    """The position of a run and its results so far, all of them JSON values."""
+
+    step: int = 0
+    epoch: int = 0
+    # The number of the next batch within the epoch.
+    batch: int = 0
+    seconds: float = 0.0
+    skipped_steps: int = 0
+    # One entry per validation: `step`, `epoch` and the metrics.
+    validations: list[dict[str, float]] = dataclasses.field(default_factory=list)
+    # The step of the last validation, with or without a metric.
+    validated_step: int = -1
+    # The best value of the metric, its score (higher is better) and its step.
+    best: float | None = None
+    best_score: float | None = None
+    best_step: int | None = None
+    # The number of validations since the best one.
+    stale: int = 0
+    # Score and step of the weights kept for averaging.
+    candidates: list[list[float]] = dataclasses.field(default_factory=list)
+    # Why the run has ended; empty while it has not.
+    finished: str = ""
+
+
+def describe_run(config: TrainingConfig, batches: Batches) -> dict[str, Any]:
+    """Return what must not change when a run is resumed: the configuration and a fingerprint of the data."""
+    settings = {name: value for name, value in to_dict(config).items() if name not in FREE_FIELDS}
+    return {"config": settings, "data": _describe_data(batches)}
+
+
+def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: Any) -> None:
+    """Raise an error that names every difference between two descriptions of a run."""
+    changes = [
+        f"{'`' + name + '`' if part == 'config' else name} was {before[part].get(name)!r}, now {now[part].get(name)!r}"
+        for part in ("config", "data")
+        for name in sorted({*before[part], *now[part]})
+        if before[part].get(name) != now[part].get(name)
+    ]
+    if changes:
+        raise ValueError(
+            f"{folder} holds a run that differs from this one: {'; '.join(changes)}. "
+            "Restart it, choose another folder, or undo the changes."
+        )
+
+
+def _describe_data(batches: Batches) -> dict[str, int]:
+    """The numbers of examples and batches, and checksums of the lengths and of three examples."""
+    count = len(batches.examples)
+    description = {"examples": count, "batches of the first epoch": batches.num_batches(0)}
+    if batches.lengths is not None:
+        description["checksum of the lengths"] = zlib.crc32(_as_bytes(batches.lengths))
+    for name, index in (("first", 0), ("middle", count // 2), ("last", count - 1)):
+        description[f"checksum of the {name} example"] = _example_checksum(batches.examples[index])
+    return description
+
+
+def _example_checksum(example: Mapping[str, Any]) -> int:
+    checksum = 0
+    for array in map(np.asarray, tree.flatten(example)):
+        content = repr(array.tolist()).encode() if array.dtype.kind in "OSU" else _as_bytes(array)
+        checksum = zlib.crc32(content, checksum)
+    return checksum
+
+
+def to_arrays(prefix: str, variables: Sequence) -> dict[str, np.ndarray]:
+    """Return the values of variables as `<prefix>/<index>/<name>`.
+
+    The index identifies a variable, because the full names of Keras depend on the models made before in the process.
+    """
+    names = _array_names(prefix, variables)
+    return {name: np.asarray(_inner(variable).numpy()) for name, variable in zip(names, variables, strict=True)}
+
+
+def assign_arrays(prefix: str, variables: Sequence, arrays: Mapping[str, np.ndarray]) -> None:
+    """Assign the arrays of `to_arrays` to variables of the same shapes."""
+    names = _array_names(prefix, variables)
+    found = {name for name in arrays if name.startswith(f"{prefix}/")}
+    if found != set(names):
+        odd = sorted(found ^ set(names))
+        raise ValueError(f"The checkpoint is of another model: {len(odd)} entries differ, the first is {odd[0]}")
+    for name, variable in zip(names, variables, strict=True):
+        if tuple(variable.shape) != arrays[name].shape:
+            raise ValueError(
+                f"The checkpoint is of another model: {name} has shape {arrays[name].shape}, "
+                f"the model's is {tuple(variable.shape)}"
+            )
+    for name, variable in zip(names, variables, strict=True):
+        _inner(variable).assign(arrays[name])
+
+
+def _array_names(prefix: str, variables: Sequence) -> list[str]:
+    last_names = [variable.name.split("/")[-1].split(":")[0] for variable in variables]
+    return [f"{prefix}/{index:04d}/{name}" for index, name in enumerate(last_names)]
+
+
+def _inner(variable: Any) -> tf.Variable:
+    return variable if isinstance(variable, tf.Variable) else variable.value

@@ -1,9 +1,12 @@
-"""The configuration of a training run. Each default stands here and nowhere else."""
+"""The configuration of a training run. Defaults are defined here and nowhere else."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
+from attention_apps import files
+from attention_apps.checks import require, require_at_least, require_between, require_fraction
 from attention_apps.training.toml_config import read_config, to_dict, to_toml
 
 __all__ = [
@@ -13,67 +16,68 @@ __all__ = [
     "read_config",
     "to_dict",
     "to_toml",
+    "write_config",
 ]
 
 
 @dataclass(frozen=True)
 class ScheduledSamplingConfig:
-    """Feeds the model its own words in place of the true ones, now and then (Bengio et al. 2015)."""
+    """Sometimes feeds the model its own predictions instead of the true tokens (Bengio et al. 2015)."""
 
-    # The probability reached at the end of the ramp; 0 is plain teacher forcing.
+    # The probability at the end of the ramp; 0 is plain teacher forcing.
     probability: float = 0.0
-    # The optimizer step at which the probability begins to rise, and the steps until it is reached.
+    # The optimizer step at which the probability begins to rise, and how many steps the rise takes.
     start_step: int = 0
     ramp_steps: int = 0
 
     def __post_init__(self) -> None:
-        _check_fraction(self, "probability", one=True)
-        _check_least(self, 0, "start_step", "ramp_steps")
+        require_between(self, 0, 1, "probability")
+        require_at_least(self, 0, "start_step", "ramp_steps")
 
 
 @dataclass(frozen=True)
 class SelfCriticalConfig:
-    """The second stage: the metric itself is the reward (Rennie et al. 2017)."""
+    """The second stage: the metric is the reward (Rennie et al. 2017)."""
 
-    # Epochs of this stage, after those of cross-entropy; 0 leaves it out.
+    # Epochs of this stage, which follows cross-entropy; 0 disables it.
     epochs: int = 0
     learning_rate: float = 5e-5
-    # What is rewarded: "cider", "bleu_4", "rouge", "wer", ..., see `make_reward`; by default the application's own.
+    # The reward: "cider", "bleu_4", "rouge", "wer", ..., see `make_reward`. Each application has its own default.
     metric: str | None = None
-    # Sampled texts of each source, and whether they are the best of a beam search, in place of drawn at random.
+    # The number of sampled texts per source, and whether they come from a beam search instead of random sampling.
     samples: int = 5
     from_beam: bool = False
-    # What a sample must beat: the greedy text, or the mean of the source's other samples.
+    # The baseline of a sample: the greedy text, or the mean of the source's other samples.
     baseline: Literal["greedy", "mean"] = "mean"
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_least(self, 0, "epochs")
-        _check_positive(self, "learning_rate", "temperature")
-        _check_choice(self, "baseline")
-        _check_least(self, 2 if self.baseline == "mean" else 1, "samples")
+        require_at_least(self, 0, "epochs")
+        _require_positive(self, "learning_rate", "temperature")
+        _require_choice(self, "baseline")
+        require_at_least(self, 2 if self.baseline == "mean" else 1, "samples")
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """All that the training loop can be told; the application's own configuration has it as one section."""
+    """The settings of the training loop, one section of each application's configuration."""
 
-    # How long: passes over the data, or fewer if the optimizer has made this many steps. None at all is for a model
-    # that has learned from cross-entropy before, and goes on with `self_critical`.
+    # The number of passes over the data, and an upper limit of optimizer steps. 0 epochs are for a model that was
+    # already trained with cross-entropy and continues with `self_critical`.
     epochs: int = 20
     max_steps: int | None = None
 
-    # Examples of a step over all workers, and the most that a batch may hold when padded, in the unit of the
-    # application's lengths (frames, tokens). Where both are given, both bounds hold.
+    # The maximum number of examples in a batch over all workers, and the maximum total length of a padded batch, in
+    # the application's unit (frames, tokens). If both are given, both limits hold.
     batch_size: int = 32
     max_batch_length: float | None = None
-    # Steps whose gradients are added up before the weights change.
+    # The number of batches whose gradients are accumulated for one step.
     accumulate: int = 1
-    # In the first epochs batches go from short to long, which helps attention to find its way.
+    # The number of initial epochs with batches sorted from short to long, which helps attention to align.
     short_first_epochs: int = 0
 
-    # AdamW's learning rate at its peak: reached after the warm-up, then along the schedule down to the
-    # fraction `final_learning_rate` of it ("constant" and "inverse_sqrt" ignore the fraction).
+    # The peak learning rate of AdamW, reached after the warm-up. The schedule then lowers it to the fraction
+    # `final_learning_rate` of the peak ("constant" and "inverse_sqrt" ignore the fraction).
     learning_rate: float = 1e-3
     warmup_steps: int = 0
     schedule: Literal["constant", "cosine", "inverse_sqrt", "linear"] = "cosine"
@@ -82,82 +86,74 @@ class TrainingConfig:
     # The global norm to which gradients are clipped.
     clip_norm: float | None = 5.0
 
-    # The probability mass that cross-entropy spreads over all words.
+    # The probability mass that label smoothing spreads over the vocabulary.
     label_smoothing: float = 0.1
     scheduled_sampling: ScheduledSamplingConfig = field(default_factory=ScheduledSamplingConfig)
-    # Weights of the losses on attention: every source position is looked at (Xu et al. 2015, section 4.2.1),
-    # none twice (See et al. 2017, equation 12), and from left to right (Tachibana et al. 2018, section 4.1).
+    # Weights of the attention losses: attend to every source position (Xu et al. 2015, section 4.2.1), to none twice
+    # (See et al. 2017, equation 12), from left to right (Tachibana et al. 2018, section 4.1).
     doubly_stochastic: float = 0.0
     coverage: float = 0.0
     guided: float = 0.0
 
-    # Layers that do not learn, as patterns of their paths: "encoder/*".
+    # Layers that are not trained, as patterns of their paths: "encoder/*".
     freeze: tuple[str, ...] = ()
     # Compute in half precision, keeping the weights in float32.
     mixed_precision: bool = False
-    # The decay (0.999, say) of a running average of the weights, which is what is validated and kept.
+    # The decay (such as 0.999) of a moving average of the weights, which is then validated and kept.
     ema: float | None = None
-    # How many of the best checkpoints are averaged at the end; 1 is the best alone.
+    # How many of the best checkpoints are averaged at the end; 1 keeps the best one.
     average_checkpoints: int = 1
 
-    # Validation by generated text: how often, by which metric ("none" is the application's own), and the
-    # number of validations without a better figure after which training stops.
+    # Validation by generated text: how often, by which metric ("none" is the application's default), and after how
+    # many validations without improvement training stops.
     validate_every: int = 1
     validate_unit: Literal["epochs", "steps"] = "epochs"
     metric: str | None = None
     patience: int | None = None
 
-    # Minutes between checkpoints; there is one after each validation and at the end anyway.
+    # Minutes between checkpoints, in addition to those after each validation and at the end.
     checkpoint_minutes: float = 10.0
-    # Of the weights' first values, dropout, and the order of the data.
+    # The seed of the initial weights, dropout and the order of the data.
     seed: int = 0
-    # Bit-equal results from equal seeds, at some cost in speed.
+    # Equal seeds give bit-identical results, at some cost in speed.
     deterministic: bool = False
-    # Stop when the data check finds anything, where a bad row is otherwise skipped and counted.
+    # Stop if the data check finds any problem, instead of skipping bad rows.
     strict: bool = False
 
     self_critical: SelfCriticalConfig = field(default_factory=SelfCriticalConfig)
 
-    # Training ends after this many minutes, those before an interruption included.
+    # Training ends after this many minutes, including those before an interruption.
     max_minutes: float | None = None
     # Steps between the rows of the logs.
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        _check_least(self, 0 if self.self_critical.epochs else 1, "epochs")
-        _check_least(self, 1, "max_steps", "batch_size", "accumulate", "average_checkpoints", "log_every")
-        _check_least(self, 1, "validate_every", "patience")
-        _check_least(self, 0, "warmup_steps", "short_first_epochs", "weight_decay", "seed")
-        _check_least(self, 0, "doubly_stochastic", "coverage", "guided")
-        _check_positive(self, "max_batch_length", "learning_rate", "clip_norm", "checkpoint_minutes", "max_minutes")
-        _check_fraction(self, "label_smoothing", "ema")
-        _check_fraction(self, "final_learning_rate", one=True)
-        _check_choice(self, "schedule", "validate_unit")
+        require_at_least(self, 0 if self.self_critical.epochs else 1, "epochs")
+        require_at_least(self, 1, "max_steps", "batch_size", "accumulate", "average_checkpoints", "log_every")
+        require_at_least(self, 1, "validate_every", "patience")
+        require_at_least(self, 0, "warmup_steps", "short_first_epochs", "weight_decay", "seed")
+        require_at_least(self, 0, "doubly_stochastic", "coverage", "guided")
+        _require_positive(self, "max_batch_length", "learning_rate", "clip_norm", "checkpoint_minutes", "max_minutes")
+        require_fraction(self, "label_smoothing", *([] if self.ema is None else ["ema"]))
+        require_between(self, 0, 1, "final_learning_rate")
+        _require_choice(self, "schedule", "validate_unit")
 
 
-def _check_least(config: Any, least: int, *names: str) -> None:
-    _check(config, names, lambda value: value >= least, f"at least {least}")
+def write_config(folder: str | PathLike, config: Any) -> None:
+    """Write a configuration to `config.toml` in a run's folder, atomically."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files.replace_file(folder / "config.toml", to_toml(config).encode())
 
 
-def _check_positive(config: Any, *names: str) -> None:
-    _check(config, names, lambda value: value > 0, "more than 0")
-
-
-def _check_fraction(config: Any, *names: str, one: bool = False) -> None:
-    if one:
-        _check(config, names, lambda value: 0 <= value <= 1, "between 0 and 1")
-    else:
-        _check(config, names, lambda value: 0 <= value < 1, "at least 0 and less than 1")
-
-
-def _check_choice(config: Any, *names: str) -> None:
-    for name in names:
-        choices = get_args(get_type_hints(type(config))[name])
-        _check(config, (name,), choices.__contains__, "one of " + ", ".join(f'"{choice}"' for choice in choices))
-
-
-def _check(config: Any, names: tuple[str, ...], is_right: Callable[[Any], bool], expected: str) -> None:
+def _require_positive(config: Any, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
-        if value is not None and not is_right(value):
-            raise ValueError(f"`{name}` must be {expected}. Received: {name}={value!r}")
+        require(value is None or value > 0, name, "more than 0", value)
+
+
+def _require_choice(config: Any, *names: str) -> None:
+    for name in names:
+        choices = get_args(get_type_hints(type(config))[name])
+        listed = "one of " + ", ".join(f'"{choice}"' for choice in choices)
+        require(getattr(config, name) in choices, name, listed, getattr(config, name))

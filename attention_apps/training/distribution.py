@@ -1,7 +1,7 @@
-"""Training on several devices or machines at once: the few things that the loop must know about `tf.distribute`.
+"""Training on several devices or machines: what the loop needs from `tf.distribute`.
 
-Every replica computes the gradients of its part of each batch; their sums are the same everywhere, and so the weights
-stay equal. All workers run the same loop and must take the same decisions: what depends on a clock, the chief decides.
+Every replica computes the gradients of its part of each batch. All replicas apply the same sum, so their weights stay
+equal. All workers run the same loop and must make the same decisions, so the chief decides whatever depends on a clock.
 """
 
 import os
@@ -12,10 +12,10 @@ import tensorflow as tf
 
 
 def find_strategy() -> tf.distribute.Strategy:
-    """How to distribute training on what this process has.
+    """Choose the distribution strategy for this process.
 
-    Several workers where `TF_CONFIG` names them (to be called before TensorFlow has computed anything), all GPUs where
-    there are several, and otherwise no distribution. Build the model and its trainer within `strategy.scope()`.
+    Several workers if `TF_CONFIG` names them (call this before TensorFlow computes anything), all GPUs if there are
+    several, otherwise no distribution. Create the model and its trainer in `strategy.scope()`.
     """
     if os.environ.get("TF_CONFIG"):
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -35,7 +35,7 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def local_shards(strategy: tf.distribute.Strategy) -> range:
-    """The numbers of this process's replicas among all of them."""
+    """Return the indices of this process's replicas among all replicas."""
     if strategy.num_replicas_in_sync == 1:
         return range(1)
     local, resolver = len(strategy.extended.worker_devices), strategy.cluster_resolver
@@ -48,7 +48,7 @@ def local_shards(strategy: tf.distribute.Strategy) -> range:
 
 
 def run_on_shards(strategy: tf.distribute.Strategy, function: Callable, parts: Sequence[Any]) -> tuple:
-    """Calls `function(part)` on each replica of this process with its part; within a graph."""
+    """Call `function(part)` on each replica of this process with its part, inside a graph."""
     if strategy.num_replicas_in_sync == 1:
         return (function(parts[0]),)
 
@@ -60,7 +60,7 @@ def run_on_shards(strategy: tf.distribute.Strategy, function: Callable, parts: S
 
 
 def sum_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-    """The sums of equal-shaped tensors of all replicas, in a replica context."""
+    """Sum tensors over all replicas, in a replica context."""
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return tensors
@@ -68,7 +68,7 @@ def sum_over_replicas(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
 
 
 def chief_value(strategy: tf.distribute.Strategy, value: float) -> float:
-    """The chief's value, on all workers, which must all ask for it."""
+    """Return the chief's value on all workers. All of them must call this."""
     if strategy.num_replicas_in_sync == 1:
         return value
     return float(_broadcast(strategy, tf.constant(value, tf.float64)))

@@ -1,4 +1,4 @@
-"""Starting from a model that was trained before: freezing parts of it, growing its vocabulary."""
+"""Fine-tuning of a trained model: freezing parts of it, growing its vocabulary."""
 
 import fnmatch
 import re
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import keras
 import numpy as np
 
-from attention_apps.models.tokens import UNKNOWN
+from attention_apps.constants import UNKNOWN
 
 
 def freeze(model: keras.Model, patterns: Sequence[str]) -> None:
-    """Keeps the parts whose paths match from learning, and their normalisation from moving.
+    """Freeze the layers and weights whose paths match, including the statistics of their normalization.
 
-    A path begins with the attribute of the model that holds the part, and goes on with names of layers and weights:
-    `encoder`, `encoder/layer_0`, `decoder/embedding/embeddings`. `*` stands for anything.
+    A path consists of the model's attribute and the names of layers and weights: `encoder`, `encoder/layer_0`,
+    `decoder/embedding/embeddings`. `*` matches anything.
     """
     layers, weights = layer_paths(model), weight_paths(model)
     for pattern in patterns:
@@ -25,17 +25,17 @@ def freeze(model: keras.Model, patterns: Sequence[str]) -> None:
         for part in found:
             part.trainable = False
     if patterns and not model.trainable_variables:
-        raise ValueError(f"`freeze` leaves nothing that learns. Received: freeze={list(patterns)}")
+        raise ValueError(f"`freeze` leaves nothing to train. Received: freeze={list(patterns)}")
 
 
 def layer_paths(model: keras.Model) -> list[tuple[str, keras.layers.Layer]]:
-    """All layers of a model with their paths; one that is used in two places has two."""
+    """Return all layers of a model with their paths. A layer that is used in two places appears twice."""
     parts = [(name, getattr(model, name)) for name in ("encoder", "decoder")]
     return [pair for name, part in parts for pair in _walk(name, part)]
 
 
 def weight_paths(model: keras.Model) -> list[tuple[str, keras.Variable]]:
-    """All weights of a model with their paths."""
+    """Return all weights of a model with their paths."""
     paths = []
     for path, layer in layer_paths(model):
         below = {id(weight) for child in _children(layer) for weight in child.weights}
@@ -45,9 +45,9 @@ def weight_paths(model: keras.Model) -> list[tuple[str, keras.Variable]]:
 
 
 def copy_grown_weights(old_model: keras.Model, new_model: keras.Model) -> None:
-    """Copies the weights of a model into one of the same kind with a larger vocabulary, whose first words are the same.
+    """Copy the weights of a model into a model with a larger vocabulary that begins with the same words.
 
-    Where a weight has an entry for each word, the entries of new words begin as that of the unknown word.
+    In weights with an entry per word, new words are initialized with the entry of the unknown word.
     """
     old_weights, new_weights = weight_paths(old_model), weight_paths(new_model)
     if [path for path, _ in old_weights] != [path for path, _ in new_weights]:
@@ -69,7 +69,7 @@ def _grown(path: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _weight_name(weight: keras.Variable, place: int) -> str:
-    """Its name, or its place in the layer where it has none and Keras counts all that a process has made."""
+    """The name of a weight, or its index in the layer if Keras has generated the name from a global counter."""
     return f"variable_{place}" if re.fullmatch(r"variable(_\d+)?", weight.name) else weight.name
 
 

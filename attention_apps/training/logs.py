@@ -1,130 +1,294 @@
-"""Files that tell how a run went: CSV tables, TensorBoard, and samples of what the model wrote."""
+"""Reports on a run: the live line on the terminal, CSV tables, TensorBoard, and samples of generated text."""
 
 import csv
 import io
 import json
-import os
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import tensorflow as tf
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from attention_apps import files
+from attention_apps.terminal import printable
+from attention_apps.training.checkpoint import RunState
+from attention_apps.training.config import TrainingConfig
+from attention_apps.training.train_step import StepMetrics
+
+# Seconds between two updates of the live line, and between two plain lines where there is no terminal.
+SHOW_SECONDS = 1.0
+PLAIN_SECONDS = 30.0
+# How many samples of a validation are shown; the log has all of them.
+SHOWN_SAMPLES = 3
+
+# A source, its reference and the generated text.
+Sample = tuple[str, str, str]
 
 
-class CsvLog:
-    """A table with one row for each of some steps. A run that goes on from a checkpoint cuts off what came after it."""
+class RunReport:
+    """Shows and logs the progress of a run.
 
-    def __init__(self, path: Path):
-        self.path = path
+    Args:
+        folder: for the logs, or `None` in a process that writes none.
+        total_steps: the expected number of steps of the run.
+    """
 
-    def write(self, row: Mapping[str, float]) -> None:
-        """Appends a row; the first one's names head the columns, and a later row has no others."""
-        new = not self.path.exists()
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(row) if new else self._columns())
-            if new:
-                writer.writeheader()
-            writer.writerow({name: _short(value) for name, value in row.items()})
+    def __init__(self, config: TrainingConfig, folder: Path | None, total_steps: int, quiet: bool):
+        self.config = config
+        self.total_steps = total_steps
+        self.progress = ProgressLine(quiet or folder is None)
+        self._logs = None if folder is None else RunLogs(folder)
+        self._metrics = StepMetrics()
+        self._shown = self._began = time.monotonic()
+        self._first_step = 0
 
-    def cut_after(self, step: int) -> None:
-        """Removes rows of later steps, and a last one that was not written to its end."""
-        lines = _whole_lines(self.path)
-        rows = [next(csv.reader([line])) for line in lines]
-        text = io.StringIO()
-        kept = [row for number, row in enumerate(rows) if number == 0 or int(row[0]) <= step]
-        csv.writer(text, lineterminator="\n").writerows(kept)
-        _replace(self.path, text.getvalue())
+    def begin(self, state: RunState, new: bool) -> None:
+        """Called before the first step of this process. Removes log entries written after the checkpoint."""
+        self._began = time.monotonic()
+        self._first_step = state.step
+        if self._logs is not None:
+            self._logs.truncate_after(-1 if new else state.step)
+        if not new and not state.finished:
+            self.progress.note(f"resuming from step {state.step:,}")
 
-    def _columns(self):
-        with self.path.open(newline="", encoding="utf-8") as file:
-            return next(csv.reader(file))
+    def step(self, state: RunState, metrics: tf.Tensor, names: list[str], counts: list[str]) -> None:
+        """Called after each step. The metrics stay on the device until they are shown or logged."""
+        self._metrics.add(metrics)
+        log_due = state.step % self.config.log_every == 0
+        if log_due or time.monotonic() - self._shown >= SHOW_SECONDS:
+            self._shown = time.monotonic()
+            self._show(state, names, counts, log_due)
+
+    def validation(self, state: RunState, metrics: Mapping[str, float], samples: Sequence[Sample]) -> None:
+        """Called after each validation."""
+        text = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        self.progress.note(f"step {state.step:,}: {text}")
+        for source, reference, generated in samples[:SHOWN_SAMPLES]:
+            self.progress.note(f"  {source}: {generated}")
+            self.progress.note(f"    (reference: {reference})")
+        if self._logs is not None:
+            self._logs.validation(state.step, state.epoch, metrics, samples)
+
+    def _show(self, state, names, counts, log_due):
+        metrics = self._metrics.fetch(names, counts)
+        state.skipped_steps += self._metrics.take_skipped()
+        if metrics:
+            text = (
+                f"epoch {state.epoch + 1}/{self.config.epochs}, step {state.step:,}/{self.total_steps:,}, "
+                f"loss {metrics['loss']:.3f}, {metrics['tokens_per_second']:,.0f} tokens/s"
+            )
+            self.progress.update(text, state.step / self.total_steps, self._seconds_left(state))
+        if log_due:
+            self._metrics.clear()
+            if metrics and self._logs is not None:
+                self._logs.training(state.step, state.epoch + 1, metrics)
+
+    def _seconds_left(self, state):
+        seconds_per_step = (time.monotonic() - self._began) / (state.step - self._first_step)
+        left = seconds_per_step * (self.total_steps - state.step)
+        limit = self.config.max_minutes
+        return left if limit is None else min(left, 60 * limit - state.seconds)
 
 
-class SampleLog:
-    """JSON lines of texts that the model generated in each validation, next to the references."""
+class ProgressLine:
+    """One live line on the error stream, plain lines if that is not a terminal, or nothing if quiet."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, quiet: bool = False):
+        self._console = None if quiet else Console(stderr=True)
+        self._live: Progress | None = None
+        self._printed = 0.0
 
-    def write(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            for source, reference, generated in samples:
-                entry = {"step": step, "source": source, "reference": reference, "generated": generated}
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+    def __enter__(self) -> "ProgressLine":
+        if self._console is not None and self._console.is_terminal:
+            columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn()
+            self._live = Progress(*columns, console=self._console, refresh_per_second=4, transient=True)
+            self._live.add_task("starting", total=1.0)
+            self._live.start()
+        return self
 
-    def cut_after(self, step: int) -> None:
-        """Removes lines of later steps, and a last one that was not written to its end."""
-        kept = [line for line in _whole_lines(self.path) if json.loads(line)["step"] <= step]
-        _replace(self.path, "".join(line + "\n" for line in kept))
+    def __exit__(self, *_) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, text: str, fraction: float, seconds_left: float) -> None:
+        """Show the state of the run: epoch, step, loss and speed, and the fraction of the run that is done."""
+        if self._console is None:
+            return
+        text = f"{text}, {format_duration(seconds_left)} left"
+        if self._live is not None:
+            self._live.update(self._live.task_ids[0], description=text, completed=min(fraction, 1.0))
+        elif time.monotonic() - self._printed >= PLAIN_SECONDS:
+            self._printed = time.monotonic()
+            print(text, file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """Print a permanent line."""
+        text = printable(text)
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        elif self._console is not None:
+            print(text, file=sys.stderr, flush=True)
+
+
+def format_duration(seconds: float) -> str:
+    """Format 75 as `1:15` and 7500 as `2:05:00`."""
+    minutes, seconds = divmod(max(int(seconds), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 class RunLogs:
-    """All the files of one run: `training.csv`, `validation.csv`, `samples.jsonl`, and the folder `tensorboard`."""
+    """The log files of one run: `training.csv`, `validation.csv`, `samples.jsonl`, and the folder `tensorboard`."""
 
     def __init__(self, folder: Path):
         self._training = CsvLog(folder / "training.csv")
         self._validation = CsvLog(folder / "validation.csv")
         self._samples = SampleLog(folder / "samples.jsonl")
-        self._tensorboard = folder / "tensorboard"
-        self._writer = tf.summary.create_file_writer(str(self._tensorboard))
+        self._tensorboard = TensorBoardLog(folder / "tensorboard")
 
-    def go_on_from(self, step: int) -> None:
-        """Forgets what a run that was killed wrote after its last checkpoint; step -1 forgets all."""
+    def truncate_after(self, step: int) -> None:
+        """Remove what a killed run logged after its last checkpoint. Step -1 removes everything."""
         for log in (self._training, self._validation, self._samples):
             if step < 0:
                 log.path.unlink(missing_ok=True)
             else:
-                log.cut_after(step)
+                log.truncate_after(step)
         if step < 0:
-            shutil.rmtree(self._tensorboard)
-            self._writer = tf.summary.create_file_writer(str(self._tensorboard))
+            self._tensorboard.clear()
 
-    def training(self, step: int, epoch: int, figures: Mapping[str, float]) -> None:
-        self._training.write({"step": step, "epoch": epoch, **figures})
-        self._summarize("training", step, figures)
+    def training(self, step: int, epoch: int, metrics: Mapping[str, float]) -> None:
+        """Log the metrics of training steps."""
+        self._training.write({"step": step, "epoch": epoch, **metrics})
+        self._tensorboard.write("training", step, metrics)
 
-    def validation(
-        self, step: int, epoch: int, metrics: Mapping[str, float], samples: Sequence[tuple[str, str, str]]
-    ) -> None:
+    def validation(self, step: int, epoch: int, metrics: Mapping[str, float], samples: Sequence[Sample]) -> None:
+        """Log the metrics and samples of a validation."""
         self._validation.write({"step": step, "epoch": epoch, **metrics})
         self._samples.write(step, samples)
-        self._summarize("validation", step, metrics)
+        self._tensorboard.write("validation", step, metrics, samples)
+
+
+class CsvLog:
+    """A table with a row for some of the steps."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Append a row. The first row determines the columns."""
+        columns = self._columns()
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns or list(row), lineterminator="\n")
+        if not columns:
+            writer.writeheader()
+        writer.writerow({name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()})
+        files.append_to_file(self.path, text.getvalue().encode())
+
+    def truncate_after(self, step: int) -> None:
+        """Remove the rows of later steps and, with a warning, rows that are damaged."""
+        columns = self._columns()
+
+        def parse_step(number: int, line: str) -> int:
+            fields = next(csv.reader([line]))
+            if number > 1 and len(fields) != len(columns):
+                raise ValueError(f"has {len(fields)} fields instead of {len(columns)}")
+            return -1 if number == 1 else int(fields[0])  # the header stays
+
+        _keep_until(self.path, step, parse_step)
+
+    def _columns(self) -> list[str]:
+        if not self.path.exists():
+            return []
+        with self.path.open(encoding="utf-8", errors="replace") as file:
+            return next(csv.reader([file.readline()]), [])
+
+
+class SampleLog:
+    """JSON lines with the texts generated in each validation and their references."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def write(self, step: int, samples: Sequence[Sample]) -> None:
+        """Append the samples of a validation."""
+        names = ("source", "reference", "generated")
+        entries = [{"step": step, **dict(zip(names, sample, strict=True))} for sample in samples]
+        lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries]
+        files.append_to_file(self.path, "".join(lines).encode())
+
+    def truncate_after(self, step: int) -> None:
+        """Remove the lines of later steps and, with a warning, lines that are damaged."""
+        _keep_until(self.path, step, lambda number, line: int(json.loads(line)["step"]))
+
+
+class TensorBoardLog:
+    """Event files for TensorBoard, which TensorFlow writes. A failure, such as a full disk, only disables this log."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._writer: tf.summary.SummaryWriter | None = None
+        self._failed = False
+
+    def clear(self) -> None:
+        """Remove all events."""
+        self._writer = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def write(
+        self, group: str, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] | None = None
+    ) -> None:
+        """Write metrics as scalars and samples as texts."""
+        try:
+            if not self._failed:
+                self._write(group, step, metrics, samples)
+        except (tf.errors.OpError, OSError) as error:
+            self._failed = True
+            warnings.warn(f"No more TensorBoard events are written to {self.folder}: {error}", stacklevel=2)
+
+    def _write(self, group, step, metrics, samples):
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(str(self.folder))
         with self._writer.as_default():
-            for number, (source, reference, generated) in enumerate(samples):
+            for name, value in metrics.items():
+                kind = _summary_metadata("scalars", "DATA_CLASS_SCALAR")
+                tf.summary.write(f"{group}/{name}", tf.constant(value, tf.float32), step, kind)
+            for number, (source, reference, generated) in enumerate(samples or ()):
                 text = f"{source}\n\n**{generated}**\n\n{reference}"
-                tf.summary.write(f"samples/{number}", text, step, _kind("text", "DATA_CLASS_TENSOR"))
-        self._writer.flush()
-
-    def _summarize(self, group, step, figures):
-        with self._writer.as_default():
-            for name, value in figures.items():
-                figure = tf.constant(value, tf.float32)
-                tf.summary.write(f"{group}/{name}", figure, step, _kind("scalars", "DATA_CLASS_SCALAR"))
+                tf.summary.write(f"samples/{number}", text, step, _summary_metadata("text", "DATA_CLASS_TENSOR"))
+        if samples is not None:
+            self._writer.flush()
 
 
-def _kind(plugin: str, data_class: str) -> tf.compat.v1.SummaryMetadata:
-    """How TensorBoard shows an entry; said here because `tf.summary.scalar` needs TensorBoard to be installed."""
+def _summary_metadata(plugin: str, data_class: str) -> tf.compat.v1.SummaryMetadata:
+    """How TensorBoard shows an entry. Set here because `tf.summary.scalar` requires TensorBoard to be installed."""
     metadata = tf.compat.v1.SummaryMetadata()
     metadata.plugin_data.plugin_name = plugin
     metadata.data_class = metadata.DESCRIPTOR.fields_by_name["data_class"].enum_type.values_by_name[data_class].number
     return metadata
 
 
-def _short(value):
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _whole_lines(path: Path) -> list[str]:
-    """The lines of a file that end as lines do; none if there is no file."""
+def _complete_lines(path: Path) -> list[str]:
+    """The lines of a file that end with a line break. The last one may be torn if a process died while writing."""
     if not path.exists():
         return []
-    return path.read_text(encoding="utf-8").replace("\r\n", "\n").split("\n")[:-1]
+    return path.read_bytes().decode("utf-8", errors="replace").replace("\r\n", "\n").split("\n")[:-1]
 
 
-def _replace(path: Path, text: str) -> None:
-    if not text:
+def _keep_until(path: Path, step: int, parse_step: Callable[[int, str], int]) -> None:
+    """Keep the lines of a log up to a step. Damaged lines are dropped with a warning."""
+    kept = []
+    for number, line in enumerate(_complete_lines(path), start=1):
+        try:
+            if parse_step(number, line) <= step:
+                kept.append(line)
+        except (ValueError, KeyError, TypeError, IndexError, StopIteration, csv.Error) as error:
+            warnings.warn(f"{path}, line {number}: dropped a damaged row of the log ({error})", stacklevel=2)
+    if kept:
+        files.replace_file(path, "".join(f"{line}\n" for line in kept).encode())
+    else:
         path.unlink(missing_ok=True)
-        return
-    partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)

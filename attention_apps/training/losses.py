@@ -1,31 +1,35 @@
-"""Losses of teacher forcing. Each is a sum over the batch: the trainer divides by the global number of target tokens.
+"""Losses of teacher forcing. Each is a sum over the batch; the trainer divides by the global number of target tokens.
 
-Tokens are `(batch, target)` or `(batch, num_targets, target)`; id 0 is padding and counts nowhere.
+Tokens are `(batch, target)` or `(batch, num_targets, target)`. Padding (id 0) contributes nothing.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import keras
 import tensorflow as tf
 
-from attention_apps.models.tokens import UNKNOWN
+from attention_apps.checks import require_at_least, require_between
+from attention_apps.constants import PADDING, UNKNOWN
+from attention_apps.models.ctc import ctc_losses
 
-# Stands for a probability of zero, whose logarithm must be finite.
+# Replaces a probability of zero, so that its logarithm is finite.
 _TINY = 1e-30
 
 
 def token_losses(outputs: Mapping[str, Any], targets: tf.Tensor, label_smoothing: float = 0.0) -> tf.Tensor:
-    """Label-smoothed cross-entropy of each target token, zero where the target is padding.
+    """Compute the label-smoothed cross-entropy of each target token, zero where the target is padding.
 
-    The smoothed target is 1 - ε on the right token and ε / V on each token of the vocabulary (Szegedy et al. 2016,
-    section 7). With copying, the right token's probability is that of the mixture (See et al. 2017, equation 9), and
-    what is spread over the vocabulary goes to the words as generated. No one-hot tensor and no mixture over the whole
-    vocabulary is made.
+    The smoothed target is 1 - ε on the true token and ε / V on each token of the vocabulary (Szegedy et al. 2016,
+    section 7). With copying, the true token has the probability of the mixture (See et al. 2017, equation 9), and
+    the mass spread over the vocabulary applies to the generation distribution. Neither one-hot targets nor the
+    mixture over the whole vocabulary are materialized.
 
     Args:
-        outputs: the decoder's: `logits` `(..., target, vocabulary)`, and where it copies `switch` `(..., target)`,
-            `attention` `(..., target, source)` and `source_ids` `(batch, source)`.
-        targets: `(..., target)` of token ids; those beyond the vocabulary can only be copied.
+        outputs: the decoder's outputs: `logits` `(..., target, vocabulary)`; with copying also `switch`
+            `(..., target)`, `attention` `(..., target, source)` and `source_ids` `(batch, source)`.
+        targets: token ids `(..., target)`. Ids beyond the vocabulary can only be copied.
         label_smoothing: ε.
     """
     targets = tf.cast(targets, tf.int32)
@@ -34,13 +38,13 @@ def token_losses(outputs: Mapping[str, Any], targets: tf.Tensor, label_smoothing
         generate = tf.math.log_sigmoid(tf.cast(outputs["switch"], tf.float32))
         right, mean = _with_copying(right + generate, outputs, targets), mean + generate
     losses = (label_smoothing - 1.0) * right - label_smoothing * mean
-    return tf.where(targets != 0, losses, tf.zeros_like(losses))
+    return tf.where(targets != PADDING, losses, tf.zeros_like(losses))
 
 
 def doubly_stochastic_loss(attention: tf.Tensor, targets: tf.Tensor, source_mask: tf.Tensor | None) -> tf.Tensor:
-    """Σ (1 - Σ_t α_ti)² over source positions i: look everywhere about once (Xu et al. 2015, equation 14)."""
-    looked_at = tf.reduce_sum(_over_real_targets(attention, targets), axis=-2)  # (..., S)
-    deviation = tf.square(1.0 - looked_at)
+    """Σ (1 - Σ_t α_ti)² over source positions i: attend everywhere about once (Xu et al. 2015, equation 14)."""
+    attended = tf.reduce_sum(_over_real_targets(attention, targets), axis=-2)  # (..., S)
+    deviation = tf.square(1.0 - attended)
     if source_mask is not None:
         deviation *= tf.cast(_match_rank(source_mask, deviation), tf.float32)
     return tf.reduce_sum(deviation)
@@ -55,7 +59,7 @@ def guided_attention_loss(
     """
     attention = _over_real_targets(attention, targets)
     shape = tf.shape(attention)
-    target_places = _places(shape[-2], tf.reduce_sum(tf.cast(targets != 0, tf.float32), -1))  # (..., T)
+    target_places = _places(shape[-2], tf.reduce_sum(tf.cast(targets != PADDING, tf.float32), -1))  # (..., T)
     if source_mask is None:
         source_places = _places(shape[-1], tf.cast(shape[-1:], tf.float32))
     else:
@@ -65,13 +69,50 @@ def guided_attention_loss(
     return tf.reduce_sum(attention * (1.0 - tf.exp(-tf.square(distance) / (2 * width**2))))
 
 
+@dataclass(frozen=True)
+class CTCLoss:
+    """An `extra_loss` of `TeacherForcing`: λ · CTC + (1 - λ) · cross-entropy (Kim et al. 2017, equation 7).
+
+    CTC skips a text with more letters than its recording has frames. The log counts these texts.
+
+    Args:
+        weight: λ.
+        ctc_only_epochs: the number of initial epochs with λ = 1, which give attention an encoder to align to.
+    """
+
+    weight: float = 0.5
+    ctc_only_epochs: int = 0
+
+    def __post_init__(self) -> None:
+        require_between(self, 0, 1, "weight")
+        require_at_least(self, 0, "ctc_only_epochs")
+
+    def __call__(
+        self,
+        model: keras.Model,
+        batch: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        losses: Mapping[str, tf.Tensor],
+        epoch: tf.Tensor,
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """Return the weighted losses `ctc` and `cross_entropy` and the count `ctc_skipped`."""
+        memory = outputs["memory"]
+        of_texts, fits = ctc_losses(memory["ctc_logits"], memory["mask"], tf.cast(batch["tokens"], tf.int32))
+        weight = tf.where(epoch < self.ctc_only_epochs, 1.0, self.weight)
+        weighted = {
+            "ctc": weight * tf.reduce_sum(of_texts),
+            "cross_entropy": (1.0 - weight) * losses["cross_entropy"],
+        }
+        return weighted, {"ctc_skipped": tf.math.count_nonzero(~fits)}
+
+
 def target_token_count(targets: tf.Tensor) -> tf.Tensor:
-    """The number of real tokens among the targets, as a float."""
-    return tf.reduce_sum(tf.cast(targets != 0, tf.float32))
+    """Count the targets that are not padding, as a float."""
+    return tf.reduce_sum(tf.cast(targets != PADDING, tf.float32))
 
 
 def _log_probabilities(logits, targets, with_mean):
-    """Log-probability of each target, and the mean of those of all words (zero if not wanted)."""
+    """Log-probability of each target, and the mean over the vocabulary (zero unless `with_mean`)."""
     size = logits.shape[-1]
     rows = tf.reshape(tf.cast(logits, tf.float32), (-1, size))
     ids = tf.reshape(tf.where(targets < size, targets, UNKNOWN), (-1,))
@@ -107,13 +148,13 @@ def _with_copying(generated, outputs, targets):
 
 
 def _add_at(dense, ids, values):
-    """Adds one value to each row of `dense`, in the column that `ids` names."""
+    """Add one value to each row of `dense`, in the column given by `ids`."""
     indices = tf.stack([tf.range(tf.shape(ids)[0]), ids], axis=1)
     return tf.tensor_scatter_nd_add(dense, indices, values)
 
 
 def _over_real_targets(attention, targets):
-    return tf.cast(attention, tf.float32) * tf.cast(targets != 0, tf.float32)[..., tf.newaxis]
+    return tf.cast(attention, tf.float32) * tf.cast(targets != PADDING, tf.float32)[..., tf.newaxis]
 
 
 def _places(size, lengths):
@@ -122,5 +163,5 @@ def _places(size, lengths):
 
 
 def _match_rank(source, reference):
-    """`(batch, source)` as something that broadcasts over the several targets of one source, if there are any."""
+    """Make `(batch, source)` broadcast over several targets per source, if `reference` has them."""
     return source[:, tf.newaxis] if len(reference.shape) == 3 else source

@@ -1,43 +1,44 @@
-"""Metrics as rewards of self-critical training: one figure for each text, more being better."""
+"""Metrics as rewards of self-critical training: one number for each text, higher is better."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from attention_apps.checks import require
 from attention_apps.metrics import CiderScorer, bleu, cer, rouge, token_f1, wer
 
-# Texts and the references of each of them.
+# Takes texts and the references of each text.
 TextReward = Callable[[Sequence[str], Sequence[Sequence[str]]], np.ndarray]
 
-# Stands at the end of what CIDEr and BLEU see: without it texts learn to break off early.
+# Appended to the texts for CIDEr and BLEU. Without it the model learns to stop too early.
 _LAST_WORD = "endoftext"
 
 
 def make_reward(metric: str, references: Sequence[Sequence[str]]) -> TextReward:
-    """The reward of a metric's name.
+    """Return the reward function of a metric.
 
-    An error rate is rewarded with its negative, for the reference that is nearest; "rouge" is the mean of ROUGE-1, 2
-    and L. Where references are blank, as those of noise, any text at all costs 1.
+    Error rates are negated and measured against the closest reference. "rouge" is the mean of ROUGE-1, 2 and L. If all
+    references are blank, as for noise, an empty text gets 0 and any other text -1.
 
     Args:
-        references: those of all training data, which say how rare a phrase is.
+        references: the references of all training data, from which CIDEr computes how rare a phrase is.
     """
-    if metric not in _REWARDS:
-        raise ValueError(f"`metric` must be one of {', '.join(sorted(_REWARDS))}. Received: metric={metric!r}")
-    score = _REWARDS[metric]([wanted for wanted in references if _says_something(wanted)])
+    require(metric in _REWARDS, "metric", f"one of {', '.join(sorted(_REWARDS))}", metric)
+    score = _REWARDS[metric]([wanted for wanted in references if _has_text(wanted)])
 
     def reward(texts: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
-        figures = -np.array([bool(text.strip()) for text in texts], float)
-        scored = [index for index, wanted in enumerate(references) if _says_something(wanted)]
+        scores = -np.array([bool(text.strip()) for text in texts], float)
+        scored = [index for index, wanted in enumerate(references) if _has_text(wanted)]
         if scored:
-            figures[scored] = score([texts[index] for index in scored], [references[index] for index in scored])
-        return figures
+            scores[scored] = score([texts[index] for index in scored], [references[index] for index in scored])
+        return scores
 
     return reward
 
 
-def _says_something(texts):
+def _has_text(texts):
     return any(text.strip() for text in texts)
 
 
@@ -72,7 +73,7 @@ def _ended(texts):
     return [f"{text} {_LAST_WORD}" for text in texts]
 
 
-_REWARDS = {
+_REWARDS: dict[str, Callable[..., Any]] = {
     "cider": _cider,
     **{f"bleu_{order}": partial(_bleu, order) for order in (1, 2, 3, 4)},
     **{f"rouge_{kind}": partial(_rouge, (kind,)) for kind in ("1", "2", "l")},

@@ -1,23 +1,24 @@
-"""A whole training: cross-entropy first, then, where asked for, the metric itself."""
+"""A complete training: cross-entropy first, then optionally self-critical training."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import keras
 
+from attention_apps.data.batches import Batches
 from attention_apps.decoding.options import DecodingOptions
-from attention_apps.training.config import SelfCriticalConfig, TrainingConfig
-from attention_apps.training.datasets import Batches
-from attention_apps.training.self_critical import Reward, SelfCritical
-from attention_apps.training.teacher_forcing import ExtraLoss, TeacherForcing
+from attention_apps.training.config import SelfCriticalConfig, TrainingConfig, write_config
+from attention_apps.training.objectives import ExtraLoss, Reward, SelfCritical, TeacherForcing
 from attention_apps.training.trainer import History, Trainer
 from attention_apps.training.validation import Validate
 
 
 @dataclass(frozen=True)
 class RewardedSampling:
-    """What the second stage needs of an application; see `SelfCritical`."""
+    """What self-critical training needs from an application; see `SelfCritical`."""
 
     reward: Reward
     options: DecodingOptions
@@ -33,14 +34,17 @@ def train(
     rewarded: RewardedSampling | None = None,
     restart: bool = False,
     quiet: bool = False,
+    run_config: Any = None,
 ) -> list[History]:
-    """Trains in one or two stages, each in a folder of its own; called again, it goes on where it stopped.
+    """Train in one or two stages, each in its own folder. The same call resumes an interrupted run.
 
     Args:
         validate: see `Trainer`.
         extra_loss: see `TeacherForcing`.
-        rewarded: for `config.self_critical`; needed where that has epochs.
-        restart: whether to begin anew.
+        rewarded: for `config.self_critical`; required if that has epochs.
+        restart: whether to start from the beginning.
+        run_config: the application's configuration, a dataclass. It is written to `config.toml` in the output folder,
+            but only once the run has been accepted: a refused call leaves the old file.
 
     Returns:
         The history of each stage. The model has the best weights.
@@ -48,23 +52,28 @@ def train(
     if config.self_critical.epochs and rewarded is None:
         raise ValueError("`rewarded` must be given where `self_critical.epochs` is more than 0. Received: None")
     folder = Path(output_folder)
+    shared: dict[str, Any] = {
+        "validate": validate,
+        "quiet": quiet,
+        "on_accepted": None if run_config is None else partial(write_config, folder, run_config),
+    }
     histories = []
     if config.epochs:
         objective = TeacherForcing(model, config, extra_loss)
-        # What the second stage is told may change after the first.
+        # The settings of the second stage may change after the first.
         first = replace(config, self_critical=SelfCriticalConfig())
-        trainer = Trainer(model, first, folder / "cross_entropy", objective, validate, quiet=quiet)
-        histories.append(trainer.fit(batches, restart))
-    config = second_stage(config, sum(history.seconds for history in histories))
-    if config is not None:
-        objective = SelfCritical(model, config.self_critical, rewarded.reward, rewarded.options, config.seed)
-        trainer = Trainer(model, config, folder / "self_critical", objective, validate, True, quiet)
-        histories.append(trainer.fit(batches, restart))
+        trainer = Trainer(model, batches, first, folder / "cross_entropy", objective, **shared)
+        histories.append(trainer.fit(restart))
+    second = second_stage(config, sum(history.seconds for history in histories))
+    if second is not None and rewarded is not None:
+        sampling = SelfCritical(model, second.self_critical, rewarded.reward, rewarded.options, second.seed)
+        trainer = Trainer(model, batches, second, folder / "self_critical", sampling, validate_first=True, **shared)
+        histories.append(trainer.fit(restart))
     return histories
 
 
 def second_stage(config: TrainingConfig, seconds_spent: float) -> TrainingConfig | None:
-    """The configuration of self-critical training, or `None` where there is none or no time is left for it."""
+    """Return the configuration of self-critical training, or `None` if it is disabled or no time is left."""
     minutes = None if config.max_minutes is None else config.max_minutes - seconds_spent / 60
     if not config.self_critical.epochs or (minutes is not None and minutes <= 0):
         return None

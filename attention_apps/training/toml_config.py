@@ -1,56 +1,60 @@
-"""Frozen dataclasses from TOML and back: unknown keys and wrong types are errors that name the key."""
+"""Frozen dataclasses from TOML and back. pydantic checks the types; the messages name the key and list the choices."""
 
 import dataclasses
 import difflib
-import json
-import math
-import re
+import itertools
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pydantic
+import pydantic_core
+import tomli_w
 
 MAX_FILE_BYTES = 1_000_000
 
+Config = TypeVar("Config")
 
-def read_config(cls: type, source: str | PathLike | Mapping, overrides: Sequence[str] = ()) -> Any:
-    """Builds the dataclass `cls`, nested ones included, from a TOML file or a dict.
 
-    TOML has no null, so the text `"none"` stands for it where a field allows `None`.
+def read_config(cls: type[Config], source: str | PathLike | Mapping, overrides: Sequence[str] = ()) -> Config:
+    """Build the dataclass `cls`, including nested ones, from a TOML file or a dict.
+
+    Types are strict: a bool is not an integer, but an integer is accepted for a float. TOML has no null, so the text
+    `"none"` stands for it where a field allows `None`.
 
     Args:
-        overrides: `key=value` pairs that win over the file, as in `["training.epochs=3", "name=mine"]`; the
-            value is TOML, and what is not valid TOML is taken as a plain text.
+        overrides: `key=value` pairs that take precedence, as in `["training.epochs=3", "name=mine"]`. The value is
+            TOML; anything that is not valid TOML is taken as plain text.
     """
-    data = _plain_copy(source if isinstance(source, Mapping) else _read_toml(Path(source)))
+    data = pydantic_core.to_jsonable_python(source if isinstance(source, Mapping) else _read_toml(Path(source)))
     for override in overrides:
         _apply_override(data, override)
+    data = _replace_none(cls, data)
+    settings = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model = pydantic.create_model("Configuration", __config__=settings, config=(cls, ...))
     try:
-        return _convert(cls, data, key="")
-    except _ConfigError as error:
+        # JSON and not Python objects: in its strict mode pydantic takes lists for tuples only from JSON.
+        content = pydantic_core.to_json({"config": data}, inf_nan_mode="constants")
+        return model.model_validate_json(content).config  # type: ignore[attr-defined]
+    except pydantic.ValidationError as error:
         origin = [] if isinstance(source, Mapping) else [str(source)]
         origin = " with ".join([*origin, *overrides])
-        raise ValueError(f"{origin}: {error}" if origin else str(error)) from None
+        message = _describe(cls, data, error.errors(include_url=False))
+        raise ValueError(f"{origin}: {message}" if origin else message) from None
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The configuration as plain dicts, lists, numbers and texts, fit for JSON and for `read_config`."""
-    return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+    """Return the configuration as plain dicts, lists, numbers and texts, for JSON and for `read_config`."""
+    return pydantic_core.to_jsonable_python(config)
 
 
 def to_toml(config: Any) -> str:
-    """The configuration as TOML text that `read_config` turns into an equal one."""
-    return "\n".join(_toml_table(to_dict(config), prefix="")).strip() + "\n"
-
-
-class _ConfigError(ValueError):
-    """A mistake in the configuration; `read_config` puts the file's name before it."""
-
-
-# Reading
+    """Return the configuration as TOML text, which `read_config` turns into an equal configuration."""
+    return tomli_w.dumps(_without_null(to_dict(config)))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -64,10 +68,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: is not valid TOML: {error}") from None
-
-
-def _plain_copy(value: Any) -> Any:
-    return {key: _plain_copy(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value
 
 
 def _apply_override(data: dict[str, Any], override: str) -> None:
@@ -90,178 +90,82 @@ def _parse_value(text: str) -> Any:
     return parsed["value"] if parsed.keys() == {"value"} else text
 
 
-def _convert(annotation: Any, value: Any, key: str) -> Any:
-    """Checks a value against an annotation; makes lists tuples, tables dataclasses, and integers floats."""
-    if dataclasses.is_dataclass(annotation):
-        return _convert_dataclass(annotation, value, key)
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return _convert_union(annotation, value, key)
-    if origin is typing.Literal:
-        if value not in arguments or isinstance(value, bool):
-            raise _wrong(key, annotation, value)
-        return value
-    if origin is tuple:
-        return _convert_tuple(annotation, value, key)
-    if (origin or annotation) is dict:
-        return _convert_dict(annotation, value, key)
-    return _convert_scalar(annotation, value, key)
-
-
-def _convert_dataclass(cls: type, value: Any, key: str) -> Any:
-    if isinstance(value, cls):
-        return value
-    if not isinstance(value, Mapping):
-        raise _wrong(key, cls, value)
-    known = [field.name for field in dataclasses.fields(cls)]
-    for name in value:
-        if name not in known:
-            raise _unknown(_join(key, name), name, known)
-    hints = typing.get_type_hints(cls)
-    entries = {name: _convert(hints[name], entry, _join(key, name)) for name, entry in value.items()}
-    for field in dataclasses.fields(cls):
-        has_default = not (field.default is field.default_factory is dataclasses.MISSING)
-        if field.name not in entries and not has_default:
-            raise _ConfigError(f"`{_join(key, field.name)}` is missing; it must be {_describe(hints[field.name])}.")
-    try:
-        return cls(**entries)
-    except ValueError as error:
-        raise _ConfigError(f"[{key}] {error}" if key else str(error)) from None
-
-
-def _convert_union(annotation: Any, value: Any, key: str) -> Any:
-    members = typing.get_args(annotation)
-    if types.NoneType in members and (value is None or value == "none"):
+def _replace_none(annotation: Any, value: Any) -> Any:
+    """Replace `"none"` by `None` wherever the annotation allows `None`."""
+    choices = _choices(annotation)
+    if value == "none" and types.NoneType in choices:
         return None
-    members = [member for member in members if member is not types.NoneType]
-    if len(members) == 1 and isinstance(value, Mapping):
-        return _convert(members[0], value, key)  # the message about an entry says more than "must be a section"
-    for member in members:
-        try:
-            return _convert(member, value, key)
-        except _ConfigError:
-            continue
-    raise _wrong(key, annotation, value)
+    for choice in choices:
+        if isinstance(value, dict) and dataclasses.is_dataclass(choice):
+            hints = typing.get_type_hints(choice)
+            return {name: _replace_none(hints.get(name), entry) for name, entry in value.items()}
+        if isinstance(value, list) and typing.get_origin(choice) is tuple:
+            members = typing.get_args(choice)
+            members = members[:1] * len(value) if members[-1:] == (...,) else members
+            return [_replace_none(*pair) for pair in itertools.zip_longest(members, value)][: len(value)]
+    return value
 
 
-def _convert_tuple(annotation: Any, value: Any, key: str) -> tuple:
-    members = typing.get_args(annotation)
-    if not isinstance(value, list | tuple):
-        raise _wrong(key, annotation, value)
-    if members[-1] is Ellipsis:
-        members = (members[0],) * len(value)
-    if len(members) != len(value):
-        raise _wrong(key, annotation, value)
-    return tuple(_convert(member, entry, f"{key}[{i}]") for i, (member, entry) in enumerate(zip(members, value)))
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if is_union else (annotation,)
 
 
-def _convert_dict(annotation: Any, value: Any, key: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise _wrong(key, annotation, value)
-    arguments = typing.get_args(annotation)
-    member = arguments[1] if arguments else Any
-    return {name: _convert(member, entry, _join(key, name)) for name, entry in value.items()}
-
-
-def _convert_scalar(annotation: Any, value: Any, key: str) -> Any:
-    if annotation is Any:
-        return value
-    if annotation is float and type(value) in (int, float) and math.isfinite(value):
-        return float(value)
-    if annotation is Path and isinstance(value, str | Path):
-        return Path(value)
-    if annotation in (bool, int, str) and type(value) is annotation:
-        return value
-    raise _wrong(key, annotation, value)
-
-
-# Messages
-
-
-def _join(key: str, name: str) -> str:
-    return f"{key}.{name}" if key else name
-
-
-def _unknown(key: str, name: str, known: Sequence[str]) -> _ConfigError:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean `{close[0]}`?" if close else ""
-    return _ConfigError(f"Unknown key `{key}`.{hint} Known keys: {', '.join(known)}")
-
-
-def _wrong(key: str, annotation: Any, value: Any) -> _ConfigError:
-    text = repr(value)
-    text = text if len(text) <= 80 else text[:77] + "..."
-    return _ConfigError(
-        f"`{key}` must be {_describe(annotation)}. Received: {key}={text}"
-        if key
-        else f"A configuration must be a table of keys and values. Received: {text}"
-    )
-
-
-_SCALAR_NAMES = {
-    bool: "true or false",
-    int: "an integer",
-    float: "a finite number",
-    str: "a text",
-    Path: "a path",
-}
-
-
-def _describe(annotation: Any) -> str:
-    origin, members = typing.get_origin(annotation), typing.get_args(annotation)
-    if dataclasses.is_dataclass(annotation):
-        return "a section with keys " + ", ".join(field.name for field in dataclasses.fields(annotation))
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join('"none"' if member is types.NoneType else _describe(member) for member in members)
-    if origin is typing.Literal:
-        return "one of " + ", ".join(json.dumps(member) for member in members)
-    if origin is tuple:
-        if members[-1] is Ellipsis:
-            return f"a list (each entry {_describe(members[0])})"
-        return f"a list of {len(members)} ({', '.join(_describe(member) for member in members)})"
-    return _SCALAR_NAMES.get(annotation, "a section")
-
-
-# Writing
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return to_dict(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _toml_table(table: Mapping[str, Any], prefix: str) -> list[str]:
-    """The lines of a table: its own values first, because what follows a header belongs to that section."""
-    lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
-    for key, value in table.items():
-        if isinstance(value, dict):
-            name = _join(prefix, _toml_key(key))
-            lines += ["", f"[{name}]", *_toml_table(value, name)]
-    return lines
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_text(key)
-
-
-def _toml_value(value: Any) -> str:
-    if value is None:
-        return '"none"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _toml_text(value)
-    if isinstance(value, list):
-        return f"[{', '.join(_toml_value(entry) for entry in value)}]"
+def _without_null(value: Any) -> Any:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml_key(key)} = {_toml_value(entry)}" for key, entry in value.items()) + "}"
-    return repr(value)
+        return {key: _without_null(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_null(entry) for entry in value]
+    return "none" if value is None else value
 
 
-def _toml_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+def _describe(cls: type, data: Any, errors: Sequence[Mapping[str, Any]]) -> str:
+    """Describe the first error of pydantic, an unknown key before all others."""
+    error = next((error for error in errors if error["type"] == "unexpected_keyword_argument"), errors[0])
+    path, value = _locate(data, error["loc"][1:])
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    if error["type"] == "unexpected_keyword_argument":
+        known = [field.name for field in dataclasses.fields(_section(cls, path[:-1]))]
+        close = difflib.get_close_matches(str(path[-1]), known, n=1)
+        hint = f" Did you mean `{close[0]}`?" if close else ""
+        return f"Unknown key `{key}`.{hint} Known keys: {', '.join(known)}"
+    if error["type"] == "value_error":  # raised by the dataclass itself
+        return f"[{key}] {error['ctx']['error']}" if key else str(error["ctx"]["error"])
+    if error["type"] == "missing":
+        missing = ".".join(map(str, error["loc"][1:]))
+        return f"`{missing}` is missing."
+    if not key:
+        return f"A configuration must be a table of keys and values: {error['msg']}"
+    same = [other["msg"] for other in errors if _locate(data, other["loc"][1:])[0] == path]
+    expected = " or ".join(message.removeprefix("Input should be ") for message in same)
+    if error["type"] == "literal_error":
+        expected = "one of " + error["ctx"]["expected"].replace(" or ", ", ").replace("'", '"')
+    text = repr(value)
+    return f"`{key}` must be {expected}. Received: {key}={text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def _locate(data: Any, location: Sequence[str | int]) -> tuple[list[str | int], Any]:
+    """Return the path of an error and the value there. The location also names the branch of a union: leave it out."""
+    path: list[str | int] = []
+    for part in location:
+        inside = part in data if isinstance(data, dict) else isinstance(data, list) and isinstance(part, int)
+        if not inside or (isinstance(data, list) and isinstance(part, int) and part >= len(data)):
+            break
+        path.append(part)
+        data = data[part]
+    return path, data
+
+
+def _section(cls: type, path: Sequence[str | int]) -> type:
+    """The dataclass of the section at a path."""
+    for name in path:
+        if isinstance(name, str):
+            cls = next(_dataclasses_in(typing.get_type_hints(cls).get(name)), cls)
+    return cls
+
+
+def _dataclasses_in(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _dataclasses_in(argument)

@@ -1,26 +1,32 @@
-"""One optimizer step: losses, gradients, sums over replicas, the update. Whole in one graph."""
+"""One optimizer step in one graph: losses, gradients, sums over replicas and the update; and its metrics."""
 
+import time
+from collections.abc import Collection
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from attention_apps.training.averaging import MovingAverage
 from attention_apps.training.distribution import local_shards, run_on_shards, sum_over_replicas
-from attention_apps.training.optimizer import AdamW
+from attention_apps.training.optimizer import AdamW, MovingAverage
+
+# A run stops after this many steps in a row with non-finite gradients: it will not recover.
+MOST_FAILURES = 50
+_NOT_SHOWN = ("tokens", "finite")
 
 
 class TrainStep:
-    """Makes steps from batches, each one call of a graph that is traced once for all shapes.
+    """A callable that trains on one or more batches. Its graph is traced once for all shapes.
 
     The loss is divided by the number of target tokens of the whole step: all replicas, all accumulated batches.
 
     Args:
-        objective: its `losses(batch, position, step)` gives named losses, named counts, all of them sums over the
-            batch, and the number of target tokens.
-        average: a moving average to keep up to date, or `None`.
-        signature: of one replica's part of a batch.
-        accumulate: the most batches of a step.
+        objective: its `losses(batch, position, step)` returns losses and counts by name, each a sum over the batch,
+            and the number of target tokens.
+        average: a moving average to update, or `None`.
+        signature: the signature of one replica's part of a batch.
+        accumulate: the maximum number of batches per step.
     """
 
     def __init__(
@@ -36,7 +42,7 @@ class TrainStep:
         self.objective = objective
         self.optimizer = optimizer
         self.average = average
-        # The names of the figures that a step returns, and those of them that are counts; known after the first step.
+        # The names of the metrics of a step, and which of them are counts. Known after the first step.
         self.names: list[str] = []
         self.counts: list[str] = []
         self._weights = [variable.value for variable in model.trainable_variables]
@@ -51,13 +57,13 @@ class TrainStep:
         self._no_sums = (tf.zeros(1),) * parts
 
     def __call__(self, batches: list[tuple], positions: list[tuple[int, int]]) -> tf.Tensor:
-        """Makes one step of one or more batches, each given as the parts of this process's replicas.
+        """Train on one or more batches, each split into parts for this process's replicas.
 
         Args:
-            positions: of each batch, its epoch and its number.
+            positions: epoch and number of each batch.
 
         Returns:
-            A vector of figures, named by `self.names`.
+            A vector of metrics with the names `self.names`.
         """
         sums = self._no_sums
         for parts, position in zip(batches[:-1], positions[:-1], strict=True):
@@ -90,11 +96,11 @@ class TrainStep:
         return run_on_shards(self.strategy, run, list(zip(parts, earlier_sums, strict=True)))[0]
 
     def _gradients(self, batch, position):
-        """Gradients of all weights, and the sums: `tokens`, each named loss and each named count."""
+        """The gradients of all weights, and the sums: `tokens`, every loss and every count."""
         with tf.GradientTape() as tape:
             losses, counts, tokens = self.objective.losses(batch, position, self.optimizer.steps)
             losses = {name: tf.cast(loss, tf.float32) for name, loss in losses.items()}
-            # The mean of the part, and not the sum: in float16 its gradients are less likely to overflow.
+            # The mean over the part, because the float16 gradients of the sum would overflow more often.
             loss = tf.add_n(list(losses.values())) / tf.maximum(tokens, 1.0)
             scaled = loss * self.optimizer.loss_scale
         gradients = tape.gradient(scaled, self._weights)
@@ -107,19 +113,76 @@ class TrainStep:
         tokens = tf.maximum(sums.pop("tokens"), 1.0)
         counts = {name: sums.pop(name) for name in self.counts}
         self._check_any(gradients)
-        figures = self.optimizer.apply(gradients, tokens if self._adds_up else tf.constant(1.0))
+        metrics = self.optimizer.apply(gradients, tokens if self._adds_up else tf.constant(1.0))
         if self.average is not None:
-            self.average.update(self.optimizer.steps, figures["finite"])
-        figures = {"loss": tf.add_n(list(sums.values())) / tokens, "tokens": tokens, **figures}
+            self.average.update(self.optimizer.steps, metrics["finite"])
+        metrics = {"loss": tf.add_n(list(sums.values())) / tokens, "tokens": tokens, **metrics}
         if len(sums) > 1:
-            figures |= {name: total / tokens for name, total in sums.items()}
-        figures |= counts
-        self.names = list(figures)
-        return tf.stack([tf.cast(figure, tf.float32) for figure in figures.values()])
+            metrics |= {name: total / tokens for name, total in sums.items()}
+        metrics |= counts
+        self.names = list(metrics)
+        return tf.stack([tf.cast(metric, tf.float32) for metric in metrics.values()])
 
     def _check_any(self, gradients):
         if all(gradient is None for gradient in gradients):
-            raise ValueError(f"None of the weights that learn has a part in the loss: {', '.join(self._paths)}")
+            raise ValueError(f"No trainable weight receives a gradient: {', '.join(self._paths)}")
+
+
+class StepMetrics:
+    """Collects the metrics of steps between two rows of the log, and fetches them from the device only on demand."""
+
+    def __init__(self):
+        self._skipped = 0
+        self._pending: list[tf.Tensor] = []
+        self._failures = 0
+        self._rows: list[np.ndarray] = []
+        self._since = time.monotonic()
+
+    def clear(self) -> None:
+        """Start a new window."""
+        self._rows = []
+        self._since = time.monotonic()
+
+    def add(self, metrics: tf.Tensor) -> None:
+        """Add the metrics of a step."""
+        self._pending.append(metrics)
+
+    def fetch(self, names: list[str], counts: Collection[str] = ()) -> dict[str, float]:
+        """Return the metrics of the window and `tokens_per_second`, or nothing if there was no finite step.
+
+        Args:
+            names: the names of all metrics.
+            counts: the metrics to add up. The others are averaged over tokens.
+        """
+        rows, self._pending = [np.asarray(metrics) for metrics in self._pending], []
+        for row in rows:
+            self._count_failure(row[names.index("finite")] == 0)
+        self._rows += [row for row in rows if row[names.index("finite")]]
+        if not self._rows:
+            return {}
+        table = np.stack(self._rows)
+        weights = table[:, names.index("tokens")]
+        columns = {name: column for name, column in zip(names, table.T, strict=True) if name not in _NOT_SHOWN}
+        metrics = {
+            name: column.sum() if name in counts else np.average(column, weights=weights)
+            for name, column in columns.items()
+        }
+        speed = weights.sum() / max(time.monotonic() - self._since, 1e-9)
+        return {name: float(metric) for name, metric in {**metrics, "tokens_per_second": speed}.items()}
+
+    def take_skipped(self) -> int:
+        """Return the number of skipped steps since the last call."""
+        skipped, self._skipped = self._skipped, 0
+        return skipped
+
+    def _count_failure(self, failed: bool) -> None:
+        self._failures = self._failures + 1 if failed else 0
+        self._skipped += int(failed)
+        if self._failures >= MOST_FAILURES:
+            raise FloatingPointError(
+                f"The gradients of {MOST_FAILURES} steps in a row were not finite. These steps did not change the "
+                "weights. Try a lower learning rate, a longer warm-up or stronger clipping, and check the data."
+            )
 
 
 def _accumulator(weight):
@@ -132,7 +195,7 @@ def _accumulator(weight):
 
 
 def _take(accumulator, gradient):
-    """The accumulated gradient with the last one added; the accumulator begins anew."""
+    """Add the last gradient to the accumulated ones and reset the accumulator."""
     if gradient is None:
         return None
     total = accumulator + gradient

@@ -1,6 +1,9 @@
 """The training loop."""
 
+import contextlib
 import time
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -9,91 +12,119 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from attention_apps.training.averaging import MovingAverage
-from attention_apps.training.checkpoint import Checkpoint, CheckpointFolder
+from attention_apps import files
+from attention_apps.data.batches import Batches
+from attention_apps.training.checkpoint import (
+    CheckpointFolder,
+    DamagedCheckpointError,
+    RunState,
+    assign_arrays,
+    check_same_run,
+    describe_run,
+    to_arrays,
+)
 from attention_apps.training.config import TrainingConfig
-from attention_apps.training.datasets import Batches
 from attention_apps.training.distribution import chief_value, is_chief, local_shards
 from attention_apps.training.fine_tuning import freeze
-from attention_apps.training.optimizer import AdamW
-from attention_apps.training.report import RunReport
-from attention_apps.training.run_state import RunState, check_same_run, describe_run
-from attention_apps.training.schedules import WarmUpSchedule
-from attention_apps.training.teacher_forcing import TeacherForcing
+from attention_apps.training.logs import RunReport
+from attention_apps.training.objectives import TeacherForcing
+from attention_apps.training.optimizer import AdamW, MovingAverage, WarmUpSchedule
 from attention_apps.training.train_step import TrainStep
 from attention_apps.training.validation import Validate, Validation
-from attention_apps.training.weight_arrays import assign_arrays, to_arrays
 
 
 @dataclass(frozen=True)
 class History:
-    """How a run went; each validation has its `step`, its `epoch` and the metrics."""
+    """The results of a run. Each validation has its `step`, its `epoch` and the metrics."""
 
     steps: int
     seconds: float
     skipped_steps: int
     validations: list[dict[str, float]]
     best: float | None
-    best_step: int
+    best_step: int | None
     stopped_by: str
 
 
 class Trainer:
-    """Trains a model, writes checkpoints, and goes on from them when called again with the same folder.
+    """Trains a model, writes checkpoints, and resumes from them when run again with the same folder.
 
-    Under `tf.distribute`, make the model and the trainer within the strategy's scope. Workers share the folder, to
-    which the chief writes.
+    Under `tf.distribute`, create the model and the trainer in the strategy's scope. All workers need access to the
+    folder; only the chief writes to it.
 
     Args:
         model: a `Seq2Seq`.
-        output_folder: for `checkpoints/`, the logs and the samples; belongs to this run alone.
-        objective: what is minimised, by default the losses of teacher forcing.
-        validate: `validate(model)` gives a dict of `metrics` (name to figure) and `samples`, a list of (name of the
-            source, reference, generated text). `config.metric`, or else the first metric, decides.
-        validate_first: whether the weights to begin with are validated too, and may turn out to be the best.
-        quiet: whether nothing is shown.
+        batches: the training data.
+        output_folder: for `checkpoints/`, the logs and the samples. Belongs to this run only and is locked during it.
+        objective: what is minimized, by default the losses of teacher forcing.
+        validate: `validate(model)` returns a dict of `metrics` (name to value) and `samples`, a list of (name of the
+            source, reference, generated text). `config.metric`, or by default the first metric, decides.
+        validate_first: whether the initial weights are validated too, so that they can be the best.
+        quiet: whether to show nothing.
+        on_accepted: called by the chief once the folder's run, if any, has turned out to be this one.
     """
 
     def __init__(
         self,
         model: keras.Model,
+        batches: Batches,
         config: TrainingConfig,
         output_folder: str | PathLike,
         objective: Any = None,
         validate: Validate | None = None,
         validate_first: bool = False,
         quiet: bool = False,
+        on_accepted: Callable[[], None] | None = None,
     ):
+        if config.deterministic:
+            keras.utils.set_random_seed(config.seed)
+            tf.config.experimental.enable_op_determinism()
         self.model = model
+        self.batches = batches
         self.config = config
         self.folder = Path(output_folder)
         self.objective = TeacherForcing(model, config) if objective is None else objective
-        self.validate = validate
         self.validate_first = validate_first
-        self.quiet = quiet
+        self.on_accepted = on_accepted
         self.strategy = tf.distribute.get_strategy()
         self.is_chief = is_chief(self.strategy)
         self.state = RunState()
-        self._checkpoints = CheckpointFolder(self.folder / "checkpoints")
+        self.total_steps = _count_steps(batches, config)
+        signature = batches.batches(0).element_spec
+        with self.strategy.scope():
+            if not model.built:
+                model.build(keras.tree.map_structure(lambda spec: tuple(spec.shape), signature))
+            freeze(model, config.freeze)
+            self.optimizer = _make_optimizer(model, config, self.total_steps)
+            self.average = None if config.ema is None else MovingAverage(model.trainable_variables, config.ema)
+            signature = self.objective.signature(signature)
+            self.train_step = TrainStep(
+                model, self.objective, self.optimizer, self.average, signature, config.accumulate
+            )
+        self.report = RunReport(config, self.folder if self.is_chief else None, self.total_steps, quiet)
+        self.checkpoints = CheckpointFolder(self.folder / "checkpoints")
+        self.validation = Validation(
+            model, config, validate, self.average, self.checkpoints, self.report, self.is_chief
+        )
+        self._description = describe_run(config, batches)
+        self._clock_zero = self._saved_at = time.monotonic()
 
-    def fit(self, batches: Batches, restart: bool = False) -> History:
-        """Trains to the end and leaves the model with the best weights.
+    def fit(self, restart: bool = False) -> History:
+        """Train to the end and leave the model with the best weights.
 
         Args:
-            restart: whether to begin anew where the folder holds a run already.
+            restart: whether to discard a run that the folder holds already and start again.
+
+        Raises:
+            BlockingIOError: another process trains in the same folder.
+            OSError: the disk is full. The same call resumes the run.
         """
-        self._set_up(batches)
-        self._begin_or_go_on(restart)
-        if not self.state.finished:
-            try:
+        with self._locked_folder(), self._explained_errors():
+            self._start_or_resume(restart)
+            if not self.state.finished:
                 with self.report.progress:
                     self._train()
-            except tf.errors.UnavailableError as error:
-                raise ConnectionError(
-                    f"Another worker was lost after step {self.state.step:,}. Start all workers again with the same "
-                    f"call: the run goes on from the last checkpoint in {self.folder}."
-                ) from error
-        self.validation.load_best()
+            self._load_best()
         state = self.state
         return History(
             steps=state.step,
@@ -105,75 +136,76 @@ class Trainer:
             stopped_by=state.finished,
         )
 
-    # Beginning
+    def _locked_folder(self):
+        return files.locked_folder(self.folder) if self.is_chief else contextlib.nullcontext()
 
-    def _set_up(self, batches):
-        config = self.config
-        if config.deterministic:
-            keras.utils.set_random_seed(config.seed)
-            tf.config.experimental.enable_op_determinism()
-        self.batches = batches
-        self.total_steps = self._count_steps()
-        signature = batches.batches(0).element_spec
-        with self.strategy.scope():
-            if not self.model.built:
-                self.model.build(keras.tree.map_structure(lambda spec: tuple(spec.shape), signature))
-            freeze(self.model, config.freeze)
-            self.optimizer = self._make_optimizer()
-            self.average = None
-            if config.ema is not None:
-                self.average = MovingAverage(self.model.trainable_variables, config.ema)
-            signature = self.objective.signature(signature)
-            self.make_step = TrainStep(
-                self.model, self.objective, self.optimizer, self.average, signature, config.accumulate
-            )
-        self.report = RunReport(config, self.folder if self.is_chief else None, self.total_steps, self.quiet)
-        self.validation = Validation(
-            self.model, config, self.validate, self.average, self._checkpoints, self.report, self.is_chief
-        )
+    @contextlib.contextmanager
+    def _explained_errors(self) -> Iterator[None]:
+        resume = f"the run resumes from the last checkpoint in {self.folder}"
+        try:
+            yield
+        except tf.errors.UnavailableError as error:
+            raise ConnectionError(
+                f"Another worker was lost after step {self.state.step:,}. Start all workers again with the same call: "
+                f"{resume}."
+            ) from error
+        except OSError as error:
+            if error.errno not in files.DISK_FULL:
+                raise
+            message = f"The disk is full: {error.filename} cannot be written ({error.strerror})."
+            raise OSError(error.errno, f"{message} Free some space and repeat the same call: {resume}.") from error
 
-    def _count_steps(self):
-        epochs = range(self.config.epochs)
-        steps = sum(-(-self.batches.num_batches(epoch) // self.config.accumulate) for epoch in epochs)
-        return steps if self.config.max_steps is None else min(steps, self.config.max_steps)
+    # Start and end
 
-    def _make_optimizer(self):
-        config = self.config
-        schedule = WarmUpSchedule(
-            config.learning_rate, config.warmup_steps, config.schedule, self.total_steps, config.final_learning_rate
-        )
-        return AdamW(
-            self.model.trainable_variables,
-            schedule,
-            weight_decay=config.weight_decay,
-            clip_norm=config.clip_norm,
-            loss_scaling=self.model.compute_dtype == "float16",
-        )
-
-    def _begin_or_go_on(self, restart):
-        self._description = describe_run(self.config, self.batches)
+    def _start_or_resume(self, restart):
         if restart and self.is_chief:
-            self._checkpoints.clear()
-        checkpoint = None if restart else self._checkpoints.load_last()
+            self.checkpoints.clear()
+        checkpoint = None if restart else self.checkpoints.load_last()
         if checkpoint is not None:
             check_same_run(checkpoint.state["run"], self._description, self.folder)
             self._restore(checkpoint)
+        if self.on_accepted is not None and self.is_chief:
+            self.on_accepted()
         self._clock_zero = time.monotonic() - self.state.seconds
         self.report.begin(self.state, new=checkpoint is None)
         if checkpoint is None:
             self._save()
         self._saved_at = time.monotonic()
 
-    def _restore(self, checkpoint: Checkpoint):
+    def _restore(self, checkpoint):
         for name, variables in self._variables().items():
             assign_arrays(name, variables, checkpoint.arrays)
         self.state = RunState(**checkpoint.state["position"])
         if self.state.finished == "max_minutes" and not self._reason_to_stop():
-            self.state.finished = ""  # there is more time now
+            self.state.finished = ""  # the limit was raised
+
+    def _load_best(self):
+        """Load the best weights. If their checkpoint was lost after the run, the last weights replace them."""
+        try:
+            self.validation.load_best()
+        except (DamagedCheckpointError, FileNotFoundError) as error:
+            if self.strategy.num_replicas_in_sync > 1:
+                raise
+            warnings.warn(
+                f"{error}. The last weights of the run, of step {self.state.step:,}, replace the best ones, of step "
+                f"{self.state.best_step:,}. Restart the run to train again.",
+                stacklevel=3,
+            )
+            self.validation.replace_best(self.state)
+            self._save()
+            self.validation.load_best()
 
     def _variables(self):
         average = [] if self.average is None else self.average.variables
         return {"model": self.model.variables, "optimizer": self.optimizer.variables, "average": average}
+
+    def _save(self):
+        arrays = {}
+        for name, variables in self._variables().items():
+            arrays |= to_arrays(name, variables)
+        if self.is_chief:
+            self.checkpoints.save_last(arrays, {"run": self._description, "position": asdict(self.state)})
+        self._saved_at = time.monotonic()
 
     # The loop
 
@@ -189,10 +221,10 @@ class Trainer:
     def _train_epoch(self):
         state, config = self.state, self.config
         for parts, positions in self._feed():
-            figures = self.make_step(parts, positions)
+            metrics = self.train_step(parts, positions)
             state.step += 1
             state.batch = positions[-1][1] + 1
-            self.report.step(state, figures, self.make_step.names, self.make_step.counts)
+            self.report.step(state, metrics, self.train_step.names, self.train_step.counts)
             if config.validate_unit == "steps" and state.step % config.validate_every == 0:
                 self._validate()
             self._watch_clock()
@@ -206,7 +238,7 @@ class Trainer:
             self._validate()
 
     def _feed(self):
-        """The batches of each step of the rest of the epoch, in parts for this process's replicas, and their places."""
+        """Yield the batches of each remaining step of the epoch, split for this process's replicas, and positions."""
         epoch, start = self.state.epoch, self.state.batch
         shards, count = local_shards(self.strategy), self.strategy.num_replicas_in_sync
         datasets = [self.batches.batches(epoch, start, shard, count) for shard in shards]
@@ -232,7 +264,7 @@ class Trainer:
         return ""
 
     def _watch_clock(self):
-        """Keeps the time, and saves when it is time to. Workers agree on the time, which takes a message."""
+        """Update the elapsed time and save if a checkpoint is due. Workers agree on the time, which costs a message."""
         if self.strategy.num_replicas_in_sync > 1 and self.state.step % self.config.log_every:
             return
         now = time.monotonic()
@@ -243,12 +275,22 @@ class Trainer:
     def _validate(self):
         self.validation.run(self.state)
         self._save()
-        self.validation.forget_worse(self.state)
+        self.validation.remove_old_candidates(self.state)
 
-    def _save(self):
-        arrays = {}
-        for name, variables in self._variables().items():
-            arrays |= to_arrays(name, variables)
-        if self.is_chief:
-            self._checkpoints.save_last(arrays, {"run": self._description, "position": asdict(self.state)})
-        self._saved_at = time.monotonic()
+
+def _count_steps(batches: Batches, config: TrainingConfig) -> int:
+    steps = sum(-(-batches.num_batches(epoch) // config.accumulate) for epoch in range(config.epochs))
+    return steps if config.max_steps is None else min(steps, config.max_steps)
+
+
+def _make_optimizer(model: keras.Model, config: TrainingConfig, total_steps: int) -> AdamW:
+    schedule = WarmUpSchedule(
+        config.learning_rate, config.warmup_steps, config.schedule, total_steps, config.final_learning_rate
+    )
+    return AdamW(
+        model.trainable_variables,
+        schedule,
+        weight_decay=config.weight_decay,
+        clip_norm=config.clip_norm,
+        loss_scaling=model.compute_dtype == "float16",
+    )

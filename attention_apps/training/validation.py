@@ -2,19 +2,26 @@
 
 import contextlib
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from attention_apps.training.averaging import MovingAverage, average_arrays
-from attention_apps.training.checkpoint import CheckpointFolder
+from attention_apps.checks import require
+from attention_apps.training.checkpoint import (
+    CheckpointFolder,
+    DamagedCheckpointError,
+    RunState,
+    assign_arrays,
+    to_arrays,
+)
 from attention_apps.training.config import TrainingConfig
 from attention_apps.training.distribution import chief_value
-from attention_apps.training.report import RunReport
-from attention_apps.training.run_state import RunState
-from attention_apps.training.weight_arrays import assign_arrays, to_arrays
+from attention_apps.training.logs import RunReport
+from attention_apps.training.optimizer import MovingAverage, average_arrays
 
 Validate = Callable[[keras.Model], Mapping[str, Any]]
 
@@ -23,18 +30,18 @@ _LOWER_IS_BETTER = {"wer", "cer", "loss", "error", "perplexity"}
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a metric of this name counts mistakes."""
+    """Whether a metric of this name counts errors."""
     return not _LOWER_IS_BETTER.isdisjoint(metric.lower().replace("-", "_").split("_"))
 
 
 class Validation:
-    """Measures the weights now and then and keeps the best; without a measure, the latest count as the best.
+    """Evaluates the weights from time to time and keeps the best. Without `validate`, the latest are the best.
 
     Args:
-        validate: gives a dict of `metrics` (name to figure) and `samples` (source, reference, generated), or `None`.
-        average: a moving average that takes the weights' place, or `None`.
+        validate: returns a dict of `metrics` (name to value) and `samples` (source, reference, generated), or `None`.
+        average: a moving average to validate instead of the weights, or `None`.
         checkpoints: where `best` and the candidates for averaging are kept.
-        writes: whether this process writes there, or only follows one that does.
+        writes: whether this process writes checkpoints. Only the chief does.
     """
 
     def __init__(
@@ -57,68 +64,84 @@ class Validation:
         self.strategy = tf.distribute.get_strategy()
 
     def run(self, state: RunState) -> None:
-        """Measures the weights as they are now, and writes down in `state` what came out."""
-        with contextlib.nullcontext() if self.average is None else self.average.in_place():
-            score, figure = self._measure(state)
+        """Evaluate the current weights and record the result in `state`."""
+        with self._validated_weights():
+            score, value = self._measure(state)
             state.stale += 1
             if state.best_score is None or score > state.best_score:
                 state.stale = 0
-                self._keep_best(state, score, figure)
+                self._keep_best(state, score, value)
             if self.config.average_checkpoints > 1:
                 self._keep_candidate(state, score)
 
     def conclude(self, state: RunState) -> None:
-        """Measures the last weights, if that was not done, and then the average of the candidates."""
+        """Evaluate the last weights, unless that was just done, and then the average of the candidates."""
         if state.validated_step != state.step:
             self.run(state)
-        if len(state.candidates) > 1:
+        candidates = self._load_candidates(state)
+        if len(candidates) > 1:
             last = self._arrays()
-            kept = [self.checkpoints.load(_candidate(step)).arrays for _, step in state.candidates]
-            assign_arrays("model", self.model.variables, average_arrays(kept))
-            score, figure = self._measure(state)
-            if score >= state.best_score:
-                self._keep_best(state, score, figure)
-            # A run that is given more time goes on from its own weights, not from an average.
+            assign_arrays("model", self.model.variables, average_arrays(candidates))
+            score, value = self._measure(state)
+            if state.best_score is None or score >= state.best_score:
+                self._keep_best(state, score, value)
+            # If the run is extended later, it resumes from its own weights and not from an average.
             assign_arrays("model", self.model.variables, last)
 
-    def forget_worse(self, state: RunState) -> None:
-        """Removes what is no longer a candidate: to be called once a checkpoint says so, and not before."""
+    def remove_old_candidates(self, state: RunState) -> None:
+        """Remove weights that are no longer candidates. Call this only after a checkpoint of `state` was written."""
         kept = {_candidate(step) for _, step in state.candidates}
         for name in self.checkpoints.names() if self.writes else ():
             if name.startswith(_CANDIDATE) and name not in kept:
                 self.checkpoints.remove(name)
 
     def load_best(self) -> None:
-        """Gives the model the best weights."""
+        """Assign the best weights to the model."""
         assign_arrays("model", self.model.variables, self.checkpoints.load("best").arrays)
 
-    def _measure(self, state):
-        """The score of the model, where more is better, and the figure behind it."""
+    def replace_best(self, state: RunState) -> None:
+        """Evaluate the current weights and keep them as the best, because the best checkpoint was lost."""
+        with self._validated_weights():
+            self._keep_best(state, *self._measure(state))
+
+    def _validated_weights(self):
+        return contextlib.nullcontext() if self.average is None else self.average.in_place()
+
+    def _measure(self, state) -> tuple[float, float | None]:
+        """The score of the model, where higher is better, and the value of the metric."""
         state.validated_step = state.step
         if self.validate is None:
             return float(state.step), None
         outcome = self.validate(self.model)
-        metrics = {name: float(figure) for name, figure in outcome["metrics"].items()}
+        metrics = {name: float(value) for name, value in outcome["metrics"].items()}
         self.report.validation(state, metrics, outcome.get("samples", ()))
         state.validations.append({"step": state.step, "epoch": state.epoch, **metrics})
         name = self.config.metric or next(iter(metrics))
-        if name not in metrics:
-            raise ValueError(f"`metric` must be one of {', '.join(metrics)}. Received: metric={name!r}")
-        figure = chief_value(self.strategy, metrics[name])
-        if math.isnan(figure):
-            return -math.inf, figure
-        return -figure if lower_is_better(name) else figure, figure
+        require(name in metrics, "metric", f"one of {', '.join(metrics)}", name)
+        value = chief_value(self.strategy, metrics[name])
+        if math.isnan(value):
+            return -math.inf, value
+        return -value if lower_is_better(name) else value, value
 
-    def _keep_best(self, state, score, figure):
-        state.best, state.best_score, state.best_step = figure, score, state.step
+    def _keep_best(self, state, score, value):
+        state.best, state.best_score, state.best_step = value, score, state.step
         if self.writes:
-            self.checkpoints.save("best", self._arrays(), {"step": state.step, "figure": figure})
+            self.checkpoints.save("best", self._arrays(), {"step": state.step, "value": value})
 
     def _keep_candidate(self, state, score):
         if self.writes:
             self.checkpoints.save(_candidate(state.step), self._arrays(), {"step": state.step})
         ranked = sorted([*state.candidates, [score, state.step]], reverse=True)
         state.candidates = ranked[: self.config.average_checkpoints]
+
+    def _load_candidates(self, state) -> list[dict[str, np.ndarray]]:
+        loaded = []
+        for _, step in state.candidates if len(state.candidates) > 1 else ():
+            try:
+                loaded.append(self.checkpoints.load(_candidate(step)).arrays)
+            except DamagedCheckpointError as error:
+                warnings.warn(f"{error}; averaging without it", stacklevel=2)
+        return loaded
 
     def _arrays(self):
         return to_arrays("model", self.model.variables)

@@ -1,5 +1,6 @@
-"""Untrained captioners, and photos that are none."""
+"""A tiny untrained captioner, photos for it, and files that are not photos."""
 
+import csv
 import io
 import struct
 import zlib
@@ -8,7 +9,7 @@ import keras
 import numpy as np
 from PIL import Image
 
-from attention_apps.applications.image_captioner import CaptionerConfig, ImageCaptioner, ImageEncoderConfig
+from attention_apps.applications import CaptionerConfig, ImageCaptioner, ImageEncoderConfig
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
 from attention_apps.preprocessing.vocabulary import Vocabulary
@@ -38,7 +39,7 @@ def as_bytes(image_format, array=PHOTO, **options):
 
 
 def bad_photos():
-    """By the name of its file, what is no photo, and what is said of it."""
+    """Contents that are not a photo and the reason, by file name."""
     header = b"IHDR" + struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0)
     bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
     return {
@@ -50,9 +51,24 @@ def bad_photos():
 
 
 def odd_photos():
-    """By the name of its file, what is a photo, if an unusual one."""
+    """Contents of unusual photos, by file name."""
     second = Image.fromarray(255 - PHOTO)
     return {
         "one_pixel.png": as_bytes("PNG", PHOTO[:1, :1]),
         "animated.gif": as_bytes("GIF", save_all=True, append_images=[second]),
     }
+
+
+def write_manifest(folder, rows, header=("image", "caption")):
+    """A manifest `photos.csv` beside the photo `photo.png`."""
+    (folder / "photo.png").write_bytes(as_bytes("PNG"))
+    with (folder / "photos.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return folder / "photos.csv"
+
+
+def bound_examples(captioner, manifest, cache, training=True):
+    """The examples of a manifest, ready for the captioner's model."""
+    examples = captioner.parts.examples(list(captioner.manifest(manifest).rows()), captioner.config)
+    examples.bind(captioner.codec, captioner.model, cache, training=training, quiet=True)
+    return examples

@@ -6,14 +6,16 @@ import keras
 import numpy as np
 import soundfile
 
-from attention_apps.applications.recognizer_config import RecognizerConfig
-from attention_apps.applications.speech_recognizer import SpeechRecognizer
+from attention_apps.applications import RecognizerConfig, SpeechRecognizer
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import read_config
 
 LETTERS = ("A", "B", "C", " ")
 _FREQUENCIES = {"A": 300, "B": 900, "C": 2500}
+# A decoder and a search that are quick to trace.
+SMALL_DECODER = {"embedding_dim": 6, "units": 14, "attend": "after", "attention": {"kind": "luong"}}
+GREEDY = {"beam_size": 1, "max_length": 9, "ctc_weight": 0.0}
 CONFIG = {
     "max_seconds": 4.0,
     "features": {"num_mels": 12},
@@ -23,7 +25,8 @@ CONFIG = {
         "units": 14,
         "attention": {"kind": "location_sensitive", "units": 9, "filters": 3, "kernel_size": 5},
     },
-    "decoding": {"beam_size": 3, "num_best": 2, "max_length": 9, "min_confidence": 0.0},
+    "decoding": {"beam_size": 3, "num_best": 2, "max_length": 9},
+    "output": {"min_confidence": 0.0},
     "augmentation": {"spectrum_from_epoch": 1, "noise_alone": 2},
     "training": {"epochs": 2, "batch_size": 8, "max_batch_length": 20.0, "learning_rate": 1e-2, "validate_every": 2},
 }
@@ -64,3 +67,10 @@ def write_corpus(folder, count, seed=0):
         lines.append(f"{number}.wav\t{text.lower()}\t{'odd' if number % 2 else 'even'}")
     (folder / "corpus.tsv").write_text("\n".join(lines) + "\n")
     return folder / "corpus.tsv"
+
+
+def bound_examples(recognizer, manifest, cache, training=True):
+    """The examples of a manifest, ready for the recognizer's model."""
+    examples = recognizer.parts.examples(list(recognizer.manifest(manifest).rows()), recognizer.config)
+    examples.bind(recognizer.codec, recognizer.model, cache, training=training, quiet=True)
+    return examples

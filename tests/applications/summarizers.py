@@ -1,14 +1,18 @@
-"""Tiny summarizers and data for them."""
+"""Tiny summarizers and compressors, and data for them."""
 
 import json
 import random
 
-from attention_apps.applications.summarizer_config import SummarizerConfig
-from attention_apps.applications.text_summarizer import TextSummarizer
-from attention_apps.training.config import read_config
+from attention_apps.applications import CompressorConfig, SentenceCompressor, SummarizerConfig, TextSummarizer
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
+from attention_apps.training import read_config
 
 NAMES = ("Alice", "Bob", "Carla", "London", "Paris", "Zork")
 VERBS = ("sees", "likes", "finds")
+WORDS = (*NAMES, *VERBS, "in", "the", "old", "town", "Yesterday", "morning", "It", "was", "￭,", "￭.")
+TEXT = "Yesterday in the morning, Alice likes Qwert in the old town. It was reported by the police."
+LONG_TEXT = " ".join([TEXT, "Bob sees Paris by night.", "Nobody finds London now, it seems.", TEXT])
 
 _TRAINING = {"epochs": 12, "batch_size": 16, "learning_rate": 0.03, "label_smoothing": 0.0, "validate_every": 12}
 _ENCODER = {"embedding_dim": 12, "units": 8, "dropout": 0.0}
@@ -31,8 +35,6 @@ CONFIGS = {
         "training": _TRAINING,
     },
     "delete": {
-        "method": "delete",
-        "shared_embedding": False,
         "vocabulary_size": 40,
         "max_source_length": 30,
         "encoder": _ENCODER,
@@ -48,18 +50,29 @@ TRANSFORMER = {
 }
 
 
-def make_summarizer(config, overrides=()):
-    return TextSummarizer(read_config(SummarizerConfig, config, overrides))
+def make_summarizer(config=CONFIGS["generate"], overrides=(), words=None):
+    """A summarizer; with words its model has random weights, without them it has none."""
+    return TextSummarizer(read_config(SummarizerConfig, config, overrides), _vocabulary(words))
 
 
-def make_rows(method, count=48):
+def make_compressor(config=CONFIGS["delete"], overrides=(), words=None):
+    """A compressor; with words its model has random weights, without them it has none."""
+    return SentenceCompressor(read_config(CompressorConfig, config, overrides), _vocabulary(words))
+
+
+def make_rows(kind, count=48):
+    """Rows of a manifest for a summarizer (`generate`) or a compressor (`delete`)."""
     chance = random.Random(5)
-    return [(_headline if method == "generate" else _compression)(chance) for _ in range(count)]
+    return [(_headline if kind == "generate" else _compression)(chance) for _ in range(count)]
 
 
 def write_jsonl(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def _vocabulary(words):
+    return None if words is None else Vocabulary([*UNKNOWN_CLASSES, *words])
 
 
 def _headline(chance):

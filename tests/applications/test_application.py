@@ -1,33 +1,185 @@
-"""What all applications share: how they are loaded from folders that mean harm, what they say of their data."""
+"""What all applications share, shown on a tiny recognizer: options, answers, presets, data and training."""
 
-import dataclasses
 import json
-from pathlib import Path
+import shutil
+from dataclasses import replace
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from safetensors.numpy import load_file, save
 
-from attention_apps.applications.image_captioner import ImageCaptioner
-from attention_apps.applications.speech_recognizer import SpeechRecognizer
-from attention_apps.applications.summarizer_config import SummarizerConfig
-from attention_apps.applications.text_summarizer import TextSummarizer
-from attention_apps.preprocessing.vocabulary import Vocabulary
-from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
-from attention_apps.training.config import read_config
-from attention_apps.training.manifest import Row
-from tests.applications import captioners, recognizers
-from tests.applications.summarizers import CONFIGS, TRANSFORMER, make_rows, make_summarizer, write_jsonl
-from tests.applications.test_preset_folder import rewrite
+from attention_apps.applications import ImageCaptioner, SpeechRecognizer
+from attention_apps.applications.pipeline import Pipeline
+from attention_apps.preprocessing.audio import SAMPLE_RATE
+from tests.applications.captioners import make_captioner
+from tests.applications.recognizers import (
+    GREEDY,
+    LETTERS,
+    SMALL_DECODER,
+    make_config,
+    make_recognizer,
+    say,
+    wav_bytes,
+    write_corpus,
+)
+from tests.applications.test_preset import rewrite
 
-WORDS = Vocabulary([*UNKNOWN_KINDS, "yesterday", "in", "the", "old", "town"])
+SPEECH = (say("AB C"), SAMPLE_RATE)
+# All special tokens but the end, and the space.
+BANNED = (0, 1, 3, 7)
+
+
+def make_small():
+    """A recognizer that is quick to trace, writes letters but no spaces, and tells recordings apart."""
+    recognizer = make_recognizer(decoder=SMALL_DECODER, decoding={**GREEDY, "banned_tokens": BANNED})
+    for weight in recognizer.model.trainable_weights:
+        weight.assign(2.5 * weight)
+    return recognizer
+
+
+@pytest.fixture(scope="module")
+def recognizer():
+    return make_small()
+
+
+# Options
+
+
+def test_options_are_keywords_that_win_over_the_configuration(recognizer):
+    assert recognizer.config.decoding.min_length < 6 < recognizer.config.decoding.max_length
+    tokens = recognizer.transcribe(SPEECH, min_length=6, max_length=6).tokens
+    assert len(tokens) in (5, 6)  # the end token counts
+
+
+@pytest.mark.parametrize("name", ["beam", "options", "sample_rate", "sentences"])
+def test_an_unknown_option_is_refused_at_once_with_the_known_ones(recognizer, tmp_path, name):
+    message = rf"`{name}` is not an option\. Options: .*beam_size, .*min_confidence"
+    for call in (
+        lambda: recognizer.transcribe(SPEECH, **{name: 1}),
+        lambda: recognizer.run([SPEECH], **{name: 1}),
+        lambda: recognizer.export(tmp_path / "export", **{name: 1}),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+    assert not (tmp_path / "export").exists()
+
+
+def test_a_value_out_of_range_is_refused(recognizer):
+    with pytest.raises(ValueError, match="`beam_size` must be at least 1. Received: beam_size=0"):
+        recognizer.transcribe(SPEECH, beam_size=0)
+    with pytest.raises(ValueError, match=r"`num_best` must be between 1 and 2, `beam_size`"):
+        recognizer.transcribe(SPEECH, beam_size=2, num_best=3)
+
+
+def test_search_and_output_are_told_apart(recognizer):
+    search, output = recognizer.split_options({"beam_size": 4, "min_confidence": 0.25})
+    assert search == replace(recognizer.config.decoding, beam_size=4)
+    assert output == replace(recognizer.config.output, min_confidence=0.25)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"num_best": 8}, {"beam_size": 8, "num_best": 8}),
+        ({"num_best": 2}, {"beam_size": 5, "num_best": 2}),
+        ({"beam_size": 2}, {"beam_size": 2, "num_best": 2}),
+        ({"beam_size": 7}, {"beam_size": 7, "num_best": 3}),
+        ({"max_length": 2}, {"max_length": 2, "min_length": 2}),
+        ({"max_length": 9}, {"max_length": 9, "min_length": 4}),
+    ],
+)
+def test_a_limit_that_was_not_given_makes_way_for_one_that_was(options, expected):
+    decoding = {"beam_size": 5, "num_best": 3, "max_length": 20, "min_length": 4}
+    search, _ = SpeechRecognizer(make_config(decoding=decoding)).split_options(options)
+    assert {name: getattr(search, name) for name in expected} == expected
+
+
+def test_as_many_hypotheses_as_asked_for_come_back_from_a_wider_beam(recognizer):
+    assert recognizer.config.decoding.beam_size == 1
+    alternatives = recognizer.transcribe(SPEECH, num_best=3).alternatives
+    assert len(alternatives) == 3
+    scores = [score for _, score in alternatives]
+    assert scores == sorted(scores, reverse=True)
+
+
+# Answers
+
+
+def test_a_single_item_raises_and_a_list_keeps_the_error(recognizer):
+    with pytest.raises(FileNotFoundError, match="missing.wav"):
+        recognizer.transcribe("missing.wav")
+    with pytest.raises(ValueError, match="The audio array must be"):
+        recognizer.transcribe(7)
+    missing, number, fine = recognizer.transcribe(["missing.wav", 7, SPEECH])
+    assert "missing.wav" in missing.error
+    assert number.error
+    assert (fine.error, missing.source, number.source) == (None, "missing.wav", 7)
+
+
+def test_an_item_at_which_the_model_fails_harms_no_other(recognizer, monkeypatch):
+    """A batch of recordings of which one makes the graph raise, as one does that does not fit into memory."""
+    run = Pipeline.run
+
+    def fail(self, source, signature):
+        if (source["length"] == 16_001).any():
+            raise tf.errors.ResourceExhaustedError(None, None, "out of memory")
+        return run(self, source, signature)
+
+    monkeypatch.setattr(Pipeline, "run", fail)
+    bad = (np.resize(SPEECH[0], 16_001), SAMPLE_RATE)
+    results = recognizer.transcribe([SPEECH, bad, SPEECH])
+    assert [result.error is None for result in results] == [True, False, True]
+    assert "out of memory" in results[1].error
+    assert results[0].text == results[2].text != ""
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        recognizer.transcribe(bad)
+
+
+def test_items_are_read_as_results_are_taken(recognizer):
+    taken = []
+
+    def items():
+        for number in range(200):
+            taken.append(number)
+            yield (say("A", letter_seconds=0.05), SAMPLE_RATE)
+
+    results = recognizer.run(items())
+    assert taken == []
+    next(results)
+    assert 0 < len(taken) < 100
+
+
+def test_an_application_without_a_model_says_how_to_get_one(tmp_path):
+    recognizer = SpeechRecognizer()
+    for call in (
+        lambda: recognizer.transcribe(SPEECH),
+        lambda: recognizer.run([SPEECH]),
+        lambda: recognizer.evaluate(tmp_path / "data.csv"),
+        lambda: recognizer.save(tmp_path / "mine"),
+        lambda: recognizer.export(tmp_path / "mine"),
+        lambda: recognizer.with_config(make_config()),
+    ):
+        with pytest.raises(ValueError, match="This SpeechRecognizer has no model yet: call `fit`, or start with"):
+            call()
+    assert not (tmp_path / "mine").exists()
+
+
+# Presets
+
+
+@pytest.fixture(scope="module")
+def saved(recognizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "mine"
+    recognizer.save(folder, card="# A card\n")
+    return folder
 
 
 @pytest.fixture
-def folder(tmp_path):
-    TextSummarizer(read_config(SummarizerConfig, CONFIGS["generate"]), WORDS).save(tmp_path / "mine")
-    return tmp_path / "mine"
+def folder(saved, tmp_path):
+    """A preset that a test may change."""
+    return shutil.copytree(saved, tmp_path / "mine")
 
 
 def change_config(folder, change):
@@ -37,8 +189,35 @@ def change_config(folder, change):
     rewrite(folder, "config.json", json.dumps(content).encode())
 
 
-def refuse_to_build(self):
-    raise AssertionError("a model was made")
+@pytest.fixture
+def no_model(monkeypatch):
+    """Nothing may be built."""
+
+    def refuse(config, vocabulary):
+        raise AssertionError("a model was built")
+
+    monkeypatch.setattr("attention_apps.applications.recognition.recognizer.make_model", refuse)
+
+
+@pytest.mark.parametrize(("bits", "tolerance"), [(16, 0.01), (8, 0.1)])
+def test_a_preset_comes_back_with_about_the_same_scores(recognizer, tmp_path, bits, tolerance):
+    recognizer.save(tmp_path / "mine", bits=bits)
+    again = SpeechRecognizer.from_preset(tmp_path / "mine")
+    assert again.config == recognizer.config
+    assert again.vocabulary == recognizer.vocabulary
+    before, after = recognizer.transcribe(SPEECH), again.transcribe(SPEECH)
+    assert after.score == pytest.approx(before.score, rel=tolerance)
+    again.save(tmp_path / "again", bits=bits)
+    weights = (path / "weights.safetensors" for path in (tmp_path / "mine", tmp_path / "again"))
+    first, second = map(load_file, weights)
+    for name, array in first.items():
+        np.testing.assert_allclose(second[name], array, rtol=1e-2, atol=1)  # rounding again changes little
+
+
+def test_the_card_is_the_one_given_or_a_line(recognizer, saved, tmp_path):
+    assert (saved / "README.md").read_text() == "# A card\n"
+    recognizer.save(tmp_path / "other")
+    assert (tmp_path / "other" / "README.md").read_text() == "# other\n\nA model for speech_recognition.\n"
 
 
 @pytest.mark.parametrize(
@@ -47,15 +226,14 @@ def refuse_to_build(self):
         ("decoder", {"units": 8192, "num_layers": 64}),
         ("decoder", {"embedding_dim": 8192}),
         ("decoder", {"kind": "transformer", "embedding_dim": 8192, "hidden_dim": 8192}),
-        ("encoder", {"units": 8192, "num_layers": 64}),
-        ("encoder", {"embedding_dim": 8192}),
+        ("encoder", {"units": 4096, "num_layers": 64}),
     ],
 )
-def test_a_model_larger_than_its_file_is_refused_before_it_is_made(folder, section, sizes, monkeypatch):
+@pytest.mark.usefixtures("no_model")
+def test_a_model_larger_than_its_file_is_refused_before_it_is_built(folder, section, sizes):
     change_config(folder, lambda content: content["config"][section].update(sizes))
-    monkeypatch.setattr(TextSummarizer, "_make_model", refuse_to_build)
-    with pytest.raises(ValueError, match=r"mine: the model of its configuration has [\d,]+ weights and more; its file"):
-        TextSummarizer.load(folder)
+    with pytest.raises(ValueError, match=r"mine: its configuration needs at least [\d,]+ parameters; weights"):
+        SpeechRecognizer.from_preset(folder)
 
 
 @pytest.mark.parametrize(
@@ -63,96 +241,169 @@ def test_a_model_larger_than_its_file_is_refused_before_it_is_made(folder, secti
     [
         (lambda content: content["config"]["decoder"].update(units=10**12), "`units` must be between 1 and 8192"),
         (lambda content: content["config"]["decoding"].update(beam_size=10**9), "`beam_size` must be at most 1000"),
-        (lambda content: content["config"].update(vocabulary_size=-1), "`vocabulary_size` must be between"),
-        (lambda content: content.update(config="/etc/hostname"), "`config` must be a JSON object. Received: str"),
-        (lambda content: content.update(config=[1]), "`config` must be a JSON object. Received: list"),
-        (lambda content: content.update(task="speech_recognition"), "`task` must be 'text_summarization'"),
+        (lambda content: content["config"].update(language="de"), "Unknown key `language`"),
+        (lambda content: content.update(config=[1]), "`config` must be a JSON object"),
+        (lambda content: content.update(task="cooking"), "`task` must be 'speech_recognition'. .*task='cooking'"),
+        (lambda content: content.pop("format"), "`format` must be 2. Presets of version 0.1"),
     ],
 )
-def test_a_configuration_out_of_bounds_is_refused_before_a_model_is_made(folder, change, message, monkeypatch):
+@pytest.mark.usefixtures("no_model")
+def test_a_configuration_that_is_wrong_is_refused_before_a_model_is_built(folder, change, message):
     change_config(folder, change)
-    monkeypatch.setattr(TextSummarizer, "_make_model", refuse_to_build)
     with pytest.raises(ValueError, match=message):
-        TextSummarizer.load(folder)
+        SpeechRecognizer.from_preset(folder)
 
 
-def test_a_lambda_in_the_configuration_is_refused_and_not_run(folder, monkeypatch):
+@pytest.mark.usefixtures("no_model")
+def test_a_lambda_in_the_configuration_is_refused_and_not_run(folder):
     layer = keras.saving.serialize_keras_object(keras.layers.Lambda(lambda value: print("harm") or value))
-    monkeypatch.setattr(TextSummarizer, "_make_model", refuse_to_build)
     change_config(folder, lambda content: content["config"]["decoder"].update(attention=layer))
     with pytest.raises(ValueError, match=r"mine: Unknown key `decoder.attention.\w+`"):
-        TextSummarizer.load(folder)
+        SpeechRecognizer.from_preset(folder)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (b"yesterday\n", "mine: This is no vocabulary"),
-        (b"<pad>\n<start>\n<end>\n<unk>\nin\nin\n", "mine: Token 6 of the vocabulary is there already"),
-        (b"<pad>\n<start>\n<end>\n<unk>\nin\n", "mine: The first words of the vocabulary must be <number>, "),
+        (b"<pad>\n<start>\n<end>\n<unk>\nA\nA\n", "mine: Token 6 of the vocabulary is there already"),
         (b"\xff", "vocabulary.txt: not UTF-8 text"),
     ],
 )
 def test_a_vocabulary_that_is_none_is_refused(folder, text, message):
     rewrite(folder, "vocabulary.txt", text)
     with pytest.raises(ValueError, match=message):
-        TextSummarizer.load(folder)
+        SpeechRecognizer.from_preset(folder)
+
+
+def test_a_preset_without_a_vocabulary_is_refused(folder):
+    (folder / "vocabulary.txt").unlink()
+    lines = (folder / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (folder / "SHA256SUMS").write_text("".join(line for line in lines if "vocabulary" not in line))
+    with pytest.raises(ValueError, match="mine: vocabulary.txt is missing"):
+        SpeechRecognizer.from_preset(folder)
 
 
 def test_weights_of_another_model_are_refused(folder, tmp_path):
-    config = {**CONFIGS["generate"], "decoder": {**CONFIGS["generate"]["decoder"], "units": 15}}
-    TextSummarizer(read_config(SummarizerConfig, config), WORDS).save(tmp_path / "other")
+    other = make_recognizer(decoder={**SMALL_DECODER, "units": 15}, decoding=GREEDY)
+    other.save(tmp_path / "other")
     rewrite(folder, "weights.safetensors", (tmp_path / "other" / "weights.safetensors").read_bytes())
     with pytest.raises(ValueError, match=r"must be of shape \(.*\). Received: shape="):
-        TextSummarizer.load(folder)
+        SpeechRecognizer.from_preset(folder)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_are_refused(folder, value, monkeypatch):
+@pytest.mark.usefixtures("no_model")
+def test_weights_that_are_no_numbers_are_refused(folder, value):
     weights = load_file(folder / "weights.safetensors")
     weights[min(weights)].flat[-1] = value
     rewrite(folder, "weights.safetensors", save(weights))
-    monkeypatch.setattr(TextSummarizer, "_make_model", refuse_to_build)
     with pytest.raises(ValueError, match=r"mine: the weights '.*' are not all finite numbers"):
-        TextSummarizer.load(folder)
+        SpeechRecognizer.from_preset(folder)
 
 
-def applications():
-    captioner = captioners.make_config(tied_embeddings=True)
-    yield "captioner", ImageCaptioner, captioner
-    for cell in ("lstm", "gru"):
-        deep = dataclasses.replace(captioner, decoder=dataclasses.replace(captioner.decoder, cell=cell, num_layers=2))
-        yield f"captioner, {cell}", ImageCaptioner, deep
-    yield "recognizer", SpeechRecognizer, recognizers.make_config()
-    pyramid = {**recognizers.CONFIG["encoder"], "front_end": "pyramidal", "filters": 64}
-    yield "recognizer, pyramidal", SpeechRecognizer, recognizers.make_config(encoder=pyramid)
-    for name, config in {**CONFIGS, "transformer": TRANSFORMER}.items():
-        yield f"summarizer, {name}", TextSummarizer, read_config(SummarizerConfig, config)
+def test_a_preset_of_another_task_is_refused(folder):
+    with pytest.raises(ValueError, match="`task` must be 'image_captioning'. Received: task='speech_recognition'"):
+        ImageCaptioner.from_preset(folder)
 
 
-@pytest.mark.parametrize(
-    ("cls", "config"), [pytest.param(cls, config, id=name) for name, cls, config in applications()]
-)
-def test_no_model_has_fewer_weights_than_is_said_before_it_is_made(cls, config):
-    model = cls(config, WORDS).model
-    assert 0 < config.fewest_weights(len(WORDS)) <= model.count_params()
+# Data and training
 
 
-def test_training_begins_with_the_lengths_and_the_share_of_unknown_words(tmp_path, capsys):
-    data = write_jsonl(tmp_path / "train.jsonl", make_rows("generate", 16))
-    row = {"document": "Alice likes Qwert in the town", "summary": "Alice likes Qwert"}
-    validation = write_jsonl(tmp_path / "validation.jsonl", [row])
-    summarizer = make_summarizer(CONFIGS["generate"], ["training.epochs=1", "training.max_steps=1"])
-    summarizer.fit(data, validation)
-    told = capsys.readouterr().err
-    assert "training: length of `document`" in told
-    assert "document 0.00%, summary 0.00%" in told
-    assert "document 16.67%, summary 33.33%" in told
+def test_a_manifest_without_a_column_is_named_with_those_it_has(recognizer, tmp_path):
+    (tmp_path / "data.csv").write_text("audio,title\na.wav,hello\n")
+    with pytest.raises(ValueError, match=r"data\.csv has no column `transcript`\. Columns found: audio, title"):
+        recognizer.check_data(tmp_path / "data.csv", quiet=True)
+    with pytest.raises(ValueError, match="`columns` must name some of audio, transcript. Received: text"):
+        recognizer.check_data(tmp_path / "data.csv", columns={"text": "title"}, quiet=True)
 
 
-@pytest.mark.parametrize(
-    ("make", "column", "text"),
-    [(captioners.make_captioner, "caption", "A dog zzz."), (recognizers.make_recognizer, "transcript", "abü")],
-)
-def test_the_share_of_unknown_tokens_is_that_of_the_vocabulary(make, column, text):
-    assert make()._unknown_rates([Row({column: text}, Path("data.csv"), 2)]) == {column: pytest.approx(1 / 3)}
+def test_columns_may_have_other_names(recognizer, tmp_path):
+    (tmp_path / "a.wav").write_bytes(wav_bytes(SPEECH[0]))
+    (tmp_path / "data.csv").write_text("audio,title\na.wav,ab c\n")
+    (row,) = recognizer.manifest(tmp_path / "data.csv", {"transcript": "title"}).rows()
+    assert row["transcript"] == "ab c"
+
+
+def test_an_evaluation_writes_what_the_verb_writes_and_counts_what_it_skips(recognizer, tmp_path):
+    manifest = write_corpus(tmp_path, 5)
+    (tmp_path / "broken.wav").write_bytes(b"broken")
+    manifest.write_text(manifest.read_text() + "broken.wav\tA\teven\n")
+    evaluation = recognizer.evaluate(manifest, quiet=True)
+    assert evaluation.skipped == 1
+    transcripts = recognizer.transcribe([tmp_path / f"{number}.wav" for number in range(5)], quiet=True)
+    assert evaluation.texts == [transcript.text for transcript in transcripts]
+    assert evaluation.sources == [str(tmp_path / f"{number}.wav") for number in range(5)]
+    assert set(evaluation.metrics) == {"wer", "cer"}
+    assert recognizer.evaluate(manifest, quiet=True, max_length=1).texts != evaluation.texts
+
+
+def test_training_begins_with_the_lengths_and_the_share_of_unknown_tokens(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("attention_apps.applications.application.train", lambda *given, **named: [])
+    manifest = write_corpus(tmp_path, 3)
+    (tmp_path / "validation.tsv").write_text("audio\ttranscript\n0.wav\tAÜ\n")
+    recognizer = SpeechRecognizer(make_config(decoder=SMALL_DECODER, decoding=GREEDY))
+    recognizer.fit(manifest, tmp_path / "validation.tsv")
+    shown = capsys.readouterr().err
+    assert "training: length of `audio`" in shown
+    assert "transcript 0.00%" in shown
+    assert "transcript 50.00%" in shown
+
+
+def test_new_words_join_the_vocabulary_and_the_old_ones_keep_their_weights(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("attention_apps.applications.application.train", lambda *given, **named: [])
+    recognizer = make_small()
+    recognizer.fit_language_model(["abc"], order=2)
+    before = recognizer.transcribe(SPEECH)
+    embedding = recognizer.model.decoder.embedding.weights[0].numpy()
+    manifest = write_corpus(tmp_path, 2)
+    manifest.write_text(manifest.read_text() + "0.wav\tÜÉ\teven\n")
+    recognizer.fit(manifest)
+    assert "New tokens in the vocabulary: 2\n" in capsys.readouterr().err
+    assert recognizer.vocabulary.words[: len(LETTERS)] == LETTERS
+    assert set(recognizer.vocabulary.words[len(LETTERS) :]) == {"Ü", "É"}
+    grown = recognizer.model.decoder.embedding.weights[0].numpy()
+    np.testing.assert_array_equal(grown[: len(embedding)], embedding)
+    assert len(grown) == len(embedding) + 2
+    assert recognizer.codec.language_model is None  # it counted other tokens
+    assert recognizer.transcribe(SPEECH, banned_tokens=(*BANNED, 8, 9)).text == before.text
+    recognizer.fit(manifest, quiet=True)
+    assert "New tokens" not in capsys.readouterr().err
+
+
+# Another configuration
+
+
+def test_another_configuration_keeps_weights_vocabulary_and_files(recognizer, monkeypatch):
+    monkeypatch.setattr(recognizer.codec, "language_model", None)  # restored afterwards
+    recognizer.codec.fit_language_model(["abc"], order=2)
+    config = replace(recognizer.config, encoder=replace(recognizer.config.encoder, dropout=0.4))
+    other = recognizer.with_config(config)
+    assert type(other) is SpeechRecognizer
+    assert other.config == config
+    assert other.vocabulary == recognizer.vocabulary
+    assert other.codec.files() == recognizer.codec.files() != {}
+    assert other.transcribe(SPEECH).score == pytest.approx(recognizer.transcribe(SPEECH).score, abs=1e-5)
+
+
+@pytest.mark.parametrize("change", [{"units": 13}, {"num_layers": 2}, {"embedding_dim": 7}])
+def test_a_configuration_of_another_size_is_refused(recognizer, change):
+    config = replace(recognizer.config, decoder=replace(recognizer.config.decoder, **change))
+    with pytest.raises(ValueError, match="`config` changes the sizes of the model"):
+        recognizer.with_config(config)
+
+
+@pytest.mark.parametrize("make", [make_captioner, make_recognizer])
+def test_every_application_answers_in_the_same_way(make):
+    application = make()
+    assert callable(getattr(application, {"image_captioning": "caption"}.get(application.task, "transcribe")))
+    (failed,) = application.run([b"neither a photo nor a recording"])
+    assert failed.error
+    assert (failed.text, failed.tokens, failed.alternatives, failed.confidence, failed.unsure) == (
+        "",
+        [],
+        [],
+        0.0,
+        False,
+    )
+    assert failed.score == -np.inf

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from attention_apps.cli import answers, main
-from attention_apps.cli.tasks import load_preset
+from attention_apps.cli import main
+from attention_apps.cli.predict import PredictCommand
 from tests.applications.captioners import as_bytes, bad_photos, make_captioner, odd_photos
 
 
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def loaded_once():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answers, "load_preset", functools.cache(load_preset))
+        patch.setattr(PredictCommand, "_load", functools.cache(PredictCommand._load))
         yield
 
 

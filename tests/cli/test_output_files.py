@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from attention_apps.cli.output_files import OutputFiles
@@ -41,3 +43,40 @@ def test_an_input_is_not_written_over(tmp_path, monkeypatch):
         "photo_attention_2.png",
         "photo_attention_attention.png",
     ]
+
+
+class Drawing:
+    def __init__(self, text):
+        self.text = text
+
+    def plot(self, path):
+        with open(path, "w") as file:
+            file.write(self.text)
+
+
+def test_links_in_the_folder_are_replaced_and_not_followed(tmp_path):
+    folder, secret = tmp_path / "plots", tmp_path / "secret"
+    folder.mkdir()
+    secret.write_text("mine")
+    (folder / "photo_attention.png").symlink_to(secret)
+    (folder / "other_attention.png").symlink_to(tmp_path)
+    files = OutputFiles(str(folder), ".png", ["photo.jpg", "other.jpg"])
+    for name in ("photo.jpg", "other.jpg"):
+        files.write(SimpleNamespace(source=name, result=Drawing("new")))
+    assert secret.read_text() == "mine"
+    assert sorted(path.name for path in folder.iterdir()) == ["other_attention.png", "photo_attention.png"]
+    assert all(path.read_text() == "new" and not path.is_symlink() for path in folder.iterdir())
+
+
+def test_a_folder_in_the_place_of_a_picture_is_named(tmp_path):
+    (tmp_path / "photo_attention.png").mkdir()
+    files = OutputFiles(str(tmp_path), ".png", ["photo.jpg"])
+    with pytest.raises(ValueError, match=r"photo_attention\.png is a folder"):
+        files.write(SimpleNamespace(source="photo.jpg", result=Drawing("new")))
+
+
+def test_a_picture_that_fails_leaves_nothing_behind(tmp_path):
+    files = OutputFiles(str(tmp_path), ".png", ["photo.jpg"])
+    with pytest.raises(TypeError):
+        files.write(SimpleNamespace(source="photo.jpg", result=Drawing(None)))
+    assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """`export`, `serve` and `evaluate` on a small summarizer, as a user would call them."""
 
+import io
 import json
 import signal
 import socket
@@ -7,9 +8,11 @@ import subprocess
 import sys
 import threading
 
+import PIL.Image
 import pytest
 
 from attention_apps.cli import main
+from attention_apps.cli.serve import _decoded_pixels
 from attention_apps.serving import Client, LoadedModel
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
 
@@ -35,7 +38,7 @@ def preset(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def exported(preset, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "mine"
-    assert main(["export", str(preset), str(folder), "--n-best", "3", "--quiet"]) == 0
+    assert main(["export", str(preset), str(folder), "--num-best", "3", "--quiet"]) == 0
     return folder
 
 
@@ -74,17 +77,19 @@ def test_evaluate_says_which_rows_it_could_not_use(preset, data, tmp_path, capsy
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["export", "nothing", "models/x"], "must be the name of a preset"),
+        (["export", "nothing", "models/x"], "A preset must be a folder or one of"),
         (["export", "{preset}", "{preset}"], "`folder` must be new, empty, or hold exported versions"),
         (["export", "{preset}", "{scratch}/x", "--beam-size", "0"], "`beam_size` must be at least 1"),
-        (["evaluate", "nothing", "data.csv"], "must be the name of a preset"),
+        (["evaluate", "nothing", "data.csv"], "A preset must be a folder or one of"),
         (["evaluate", "{preset}", "nowhere.csv"], "nowhere.csv"),
-        (["serve", "nothing"], "must be the name of a preset"),
+        (["serve", "nothing"], "A preset must be a folder or one of"),
         (["serve", "{scratch}"], "holds no exported model"),
         (["serve", "{preset}", "elsewhere/headlines"], "must differ in their last names"),
         (["serve", "{preset}", "--timeout", "0"], "`timeout` must be above 0"),
         (["serve", "{preset}", "--timeout", "inf"], "`timeout` must be above 0 and finite"),
-        (["serve", "{preset}", "--max-body", "inf"], "`--max-body` must be a number of megabytes"),
+        (["serve", "{preset}", "--max-body", "inf"], "`--max-body` must be a finite number"),
+        (["serve", "{preset}", "--max-pixels", "nan"], "`--max-pixels` must be a finite number"),
+        (["serve", "{preset}", "--max-connections", "0"], "`max_connections` must be at least 1"),
     ],
 )
 def test_wrong_usage_is_said_without_a_traceback(preset, tmp_path, capsys, arguments, message):
@@ -96,9 +101,20 @@ def test_wrong_usage_is_said_without_a_traceback(preset, tmp_path, capsys, argum
 
 
 def test_serve_says_what_it_needs_before_it_loads_anything(monkeypatch, capsys):
+    for name in ("attention_apps.serving.server", "attention_apps.serving.connections"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", "anything"]) == 2
     assert "pip install 'attention_apps[serve]'" in capsys.readouterr().err
+
+
+def test_pixels_are_counted_from_the_header():
+    contents = io.BytesIO()
+    PIL.Image.new("L", (300, 200)).save(contents, "PNG")
+    assert _decoded_pixels(contents.getvalue()[:60]) == 60_000
+    assert _decoded_pixels(b"not an image") == 0
+    bomb = contents.getvalue()[:16] + b"\x00\x01\x00\x00" * 2 + contents.getvalue()[24:]
+    assert _decoded_pixels(bomb) == 0
 
 
 def test_a_port_that_is_taken_is_named(exported, capsys):

@@ -1,4 +1,4 @@
-"""`attention-apps summarize`; what it shares with the other commands is in `test_answers.py`."""
+"""`attention-apps summarize`; what it shares with the other commands is in `test_predict.py`."""
 
 import io
 import json
@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from attention_apps.cli import answers, main
+from attention_apps.cli import main
+from attention_apps.cli.predict import PredictCommand
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
 
 TEXT = "Yesterday in the morning, Alice likes Qwert in the old town. It was reported by the police."
@@ -26,7 +27,7 @@ def summarizer(tmp_path_factory):
 
 @pytest.fixture
 def run(summarizer, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(answers, "load_preset", lambda cls, preset: summarizer)
+    monkeypatch.setattr(PredictCommand, "_load", lambda command, preset: summarizer)
     (tmp_path / "short.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "long.txt").write_text(LONG, encoding="utf-8")
     (tmp_path / "lines.txt").write_bytes(TEXT.encode() + b"\n\nOne word\nbroken \xff bytes are here\n")

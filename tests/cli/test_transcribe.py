@@ -1,4 +1,4 @@
-"""`attention-apps transcribe`; what it shares with the other commands is in `test_answers.py`."""
+"""`attention-apps transcribe`; what it shares with the other commands is in `test_predict.py`."""
 
 import io
 import json
@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from attention_apps.cli import answers, main
+from attention_apps.cli import main
+from attention_apps.cli.predict import PredictCommand
 from tests.applications.recognizers import make_recognizer, say, wav_bytes
 
 
@@ -19,7 +20,7 @@ def recognizer():
 
 @pytest.fixture
 def run(recognizer, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(answers, "load_preset", lambda cls, preset: recognizer)
+    monkeypatch.setattr(PredictCommand, "_load", lambda command, preset: recognizer)
     (tmp_path / "a.wav").write_bytes(wav_bytes(say("AB C")))
     (tmp_path / "b.flac").write_bytes(wav_bytes(say("CA"), file_format="FLAC"))
     (tmp_path / "text.wav").write_text("no recording")
@@ -34,7 +35,7 @@ def run(recognizer, tmp_path, capsys, monkeypatch):
 
 
 def test_a_recording_gives_a_line(run, recognizer, tmp_path):
-    assert run("a.wav") == (0, [recognizer.transcribe(tmp_path / "a.wav").text], "")
+    assert run("a.wav")[:2] == (0, [recognizer.transcribe(tmp_path / "a.wav").text])
 
 
 def test_json_has_the_words_with_their_times(run, recognizer, tmp_path):
@@ -77,7 +78,10 @@ def test_standard_input_is_read_as_a_file_is(run, monkeypatch):
 
 
 def test_what_it_is_not_sure_of_is_left_out(run):
-    assert run("a.wav", "--min-confidence", "0.99") == (0, [""], "")
+    code, lines, errors = run("a.wav", "--min-confidence", "0.99")
+    assert (code, lines) == (0, [""])
+    assert "the model is not sure" in errors
+    assert run("a.wav", "--min-confidence", "0.99", "--quiet") == (0, [""], "")
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@ import re
 
 import numpy as np
 
-from attention_apps.applications.caption import Caption
-from attention_apps.applications.summary import Summary, SummaryLine
-from attention_apps.applications.transcript import SpokenWord, Transcript, TranscriptPart
+from attention_apps.applications import Caption, SpokenWord, Summary, SummaryLine, Transcript, TranscriptPart
 from attention_apps.cli.web_answers import caption_answer, message, summary_answer, transcript_answer
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]], np.float32)

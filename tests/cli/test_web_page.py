@@ -2,20 +2,24 @@
 
 import contextlib
 import json
+import os
+import signal
+import socket
+import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
-from attention_apps.applications import preset_folder
-from attention_apps.applications.summarizer_config import SummarizerConfig
-from attention_apps.applications.text_summarizer import TextSummarizer
+from attention_apps.applications import SummarizerConfig, TextSummarizer, preset
 from attention_apps.cli import demo, main, web_page
-from attention_apps.cli.tasks import TASKS
 from attention_apps.preprocessing.vocabulary import Vocabulary
-from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
+from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
 from attention_apps.training.config import read_config
 from tests.applications.captioners import PHOTO, as_bytes, make_captioner
 from tests.applications.recognizers import make_recognizer, say, wav_bytes
@@ -25,7 +29,7 @@ from tests.browser import open_browser
 pytest.importorskip("gradio", reason="the page needs the extra `demo`")
 pytestmark = pytest.mark.filterwarnings("ignore:::gradio")
 
-PHOTOS, SPEECH, TEXTS = TASKS
+PHOTOS, SPEECH, TEXTS = web_page.TABS
 TEXT = "Alice likes Bob in ${1+1} <b>old</b> towns, {{value}} & more."
 
 
@@ -34,7 +38,7 @@ def applications():
     captioner = make_captioner()
     recognizer = make_recognizer()
     keras.utils.set_random_seed(4)
-    words = Vocabulary([*UNKNOWN_KINDS, "alice", "likes", "bob", "in", "old", "of", "and", "more", "."])
+    words = Vocabulary([*UNKNOWN_CLASSES, "alice", "likes", "bob", "in", "old", "of", "and", "more", "."])
     summarizer = TextSummarizer(read_config(SummarizerConfig, CONFIGS["generate"]), words)
     return {PHOTOS: captioner, SPEECH: recognizer, TEXTS: summarizer}
 
@@ -45,7 +49,7 @@ def served(applications, folder):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(folder))
-        with running_application(web_page.make_page(applications)) as (url, _):
+        with running_application(web_page.make_page(applications, folder)) as (url, _):
             yield url
 
 
@@ -111,7 +115,7 @@ def test_a_photo_is_captioned_with_where_the_model_looked_for_each_word(page, ap
     (tmp_path / "photo.png").write_bytes(as_bytes("PNG"))
     assert ask(page, PHOTOS, tmp_path / "photo.png") == "answer"
     captioner = applications[PHOTOS]
-    caption = captioner.caption(PHOTO, web_page.more_alternatives(captioner))
+    caption = captioner.caption(PHOTO, num_best=web_page.NUM_BEST)
     assert len(caption.alternatives) == web_page.NUM_BEST
     assert answer_of(page, PHOTOS) == expected(caption)
     words = in_frame(page, PHOTOS, "[...page.querySelectorAll('.word')].map(e => [e.innerText, e.children.length])")
@@ -122,7 +126,7 @@ def test_a_recording_is_written_down_with_a_spectrogram_and_times(page, applicat
     (tmp_path / "abc.wav").write_bytes(wav_bytes(say("AB CA")))
     assert ask(page, SPEECH, tmp_path / "abc.wav") == "answer"
     recognizer = applications[SPEECH]
-    transcript = recognizer.transcribe(tmp_path / "abc.wav", web_page.more_alternatives(recognizer))
+    transcript = recognizer.transcribe(tmp_path / "abc.wav", num_best=web_page.NUM_BEST)
     assert answer_of(page, SPEECH) == expected(transcript)
     assert page.wait_for(f"return document.querySelector('#{SPEECH} .picture img').naturalWidth") > 200
     rows = in_frame(
@@ -136,7 +140,7 @@ def test_a_recording_is_written_down_with_a_spectrogram_and_times(page, applicat
 def test_a_text_is_summarized_with_the_words_that_were_read(page, applications):
     assert ask(page, TEXTS, TEXT) == "answer"
     summarizer = applications[TEXTS]
-    summary = summarizer.summarize(TEXT, web_page.more_alternatives(summarizer))
+    summary = summarizer.summarize(TEXT, num_best=web_page.NUM_BEST)
     assert answer_of(page, TEXTS) == expected(summary)
     words = in_frame(page, TEXTS, "[...page.querySelectorAll('.source span')].map(e => e.innerText)")
     assert words == summary.source_tokens
@@ -180,54 +184,161 @@ def test_the_browser_is_told_to_load_nothing_from_elsewhere(url):
     assert '"analytics_enabled": false' in page or '"analytics_enabled":false' in page
 
 
-@pytest.mark.parametrize("more", [{}, {"meta": {"_type": "gradio.FileData"}}], ids=["plain", "marked"])
-def test_a_file_that_was_not_uploaded_is_not_read(url, tmp_path, more):
+MARK = {"meta": {"_type": "gradio.FileData"}}
+
+
+def post(url, path, content, **headers):
+    """The status and body of a raw request; an error is an answer too."""
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    request = urllib.request.Request(f"{url}{path}", body, {"content-type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def photo_function(url):
+    """The number of the function that answers a photo."""
+    with urllib.request.urlopen(f"{url}/config") as response:
+        config = json.load(response)
+    photos = [one["id"] for one in config["components"] if one["type"] == "image"]
+    (number,) = (
+        one["id"] for one in config["dependencies"] if one["targets"] and one["targets"][0] == [photos[0], "change"]
+    )
+    return number
+
+
+def upload(url, name, contents):
+    """The path on the server of an uploaded file."""
+    head = f'--x\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
+    body = head.encode() + contents + b"\r\n--x--\r\n"
+    status, answer = post(url, "/gradio_api/upload", body, **{"content-type": "multipart/form-data; boundary=x"})
+    assert status == 200, answer
+    return json.loads(answer)[0]
+
+
+def call(url, content, session):
+    """What the queue answers to a change of the photo that no browser sent."""
+    body = {"data": [content], "fn_index": photo_function(url), "session_hash": session}
+    status, answer = post(url, "/gradio_api/queue/join", body)
+    if status != 200:
+        return status, answer
+    with urllib.request.urlopen(f"{url}/gradio_api/queue/data?session_hash={session}") as response:
+        return status, response.read().decode()
+
+
+@pytest.mark.parametrize("more", [{}, MARK], ids=["plain", "marked"])
+def test_an_uploaded_file_is_read_and_no_other(url, tmp_path, more):
+    path = upload(url, "mine.png", as_bytes("PNG"))
+    status, events = call(url, {"path": path, **more}, f"good{len(more)}")
+    assert status == 200
+    assert "where the model looked" in events
     (tmp_path / "secret.png").write_bytes(as_bytes("PNG"))
-    upload = {"path": str(tmp_path / "secret.png"), **more}
-    events = call(url, upload)
-    assert '<div class="answer">' not in events
-    assert "was not uploaded" in events or '"success":false' in events.replace(" ", "")
+    for secret in (str(tmp_path / "secret.png"), f"{path}/../../../secret.png", "secret.png", "file:///etc/passwd"):
+        status, events = call(url, {"path": secret, **more}, "bad")
+        assert (status, json.loads(events)["detail"]) == (403, "Only files that were uploaded to this page are read.")
 
 
-def call(url, upload):
-    """What comes of a change of the photo that no browser has sent."""
+def test_gradio_itself_refuses_other_files_without_the_guard(applications, tmp_path):
+    """Two locks: this one is gradio's own, which it leaves open for pages that are mounted."""
+    from tests.serving.fake_model import running_application
+
+    (tmp_path / "uploads").mkdir()
+    (tmp_path / "secret.png").write_bytes(as_bytes("PNG"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
+        guard = web_page.make_page(applications, tmp_path / "uploads")
+        with running_application(guard.application) as (url, _):
+            _, events = call(url, {"path": str(tmp_path / "secret.png"), **MARK}, "s")
+    assert '"success":false' in events.replace(" ", "")
+    assert not list((tmp_path / "uploads").rglob("secret.png"))
+
+
+def test_a_url_is_never_fetched(url):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/photo.png"
+        assert call(url, {"path": address, "url": address, **MARK}, "u")[0] == 403
+        for route in (f"/gradio_api/file={address}", f"/gradio_api/proxy={address}"):
+            with pytest.raises(urllib.error.HTTPError, match="40[34]"):
+                urllib.request.urlopen(url + route)
+        listening.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
+def test_a_click_on_a_sample_gives_its_photo(url):
+    """As a browser sends it, past the queue."""
     with urllib.request.urlopen(f"{url}/config") as response:
         dependencies = json.load(response)["dependencies"]
-    (number,) = (one["id"] for one in dependencies[:1])
-    session = f"s{hash(json.dumps(upload))}"
-    body = json.dumps({"data": [upload], "fn_index": number, "session_hash": session}).encode()
-    request = urllib.request.Request(f"{url}/gradio_api/queue/join", body, headers={"content-type": "application/json"})
-    urllib.request.urlopen(request).close()
-    with urllib.request.urlopen(f"{url}/gradio_api/queue/data?session_hash={session}") as response:
-        return response.read().decode()
+    (number,) = (one["id"] for one in dependencies if one["api_name"] == "load_example")
+    body = {"data": [1], "fn_index": number, "session_hash": "sample", "trigger_id": None}
+    status, answer = post(url, "/gradio_api/run/load_example", body)
+    assert status == 200
+    path = json.loads(answer)["data"][0]["value"]["path"]
+    with urllib.request.urlopen(f"{url}/gradio_api/file={path}") as response:
+        assert response.read().startswith(b"\xff\xd8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_uploads_are_deleted_when_the_page_is_ended(tmp_path, name):
+    program = """
+from attention_apps.cli import web_page
+web_page.run_page(dict.fromkeys(web_page.TABS), "127.0.0.1", 0, lambda url: print(url, flush=True))
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment) as page:
+        try:
+            url = page.stdout.readline().strip()
+            wait_until_it_answers(url)
+            path = Path(upload(url, "mine.png", as_bytes("PNG")))
+            assert path.is_file()
+            assert path.is_relative_to(tmp_path)
+            page.send_signal(getattr(signal, name))
+            page.wait(120)
+        finally:
+            page.kill()
+    assert list(tmp_path.glob("attention_apps_*")) == []
+    assert not path.exists()
+
+
+def wait_until_it_answers(url):
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(f"{url}/config").close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(f"{url} never answered")
 
 
 def test_a_tab_without_a_model_says_so(tmp_path):
-    with served(dict.fromkeys(TASKS), tmp_path) as url, urllib.request.urlopen(f"{url}/config") as response:
+    with served(dict.fromkeys(web_page.TABS), tmp_path) as url, urllib.request.urlopen(f"{url}/config") as response:
         page = response.read().decode()
-    for option, preset in (
+    for option, name in (
         ("captioner", "show_attend_tell_flickr8k"),
         ("recognizer", "listen_attend_spell_an4"),
         ("summarizer", "pointer_generator_headlines"),
     ):
-        assert f"<code>{preset}</code> is not installed" in page
+        assert f"<code>{name}</code> is not installed" in page
         assert f"<code>attention-apps demo --{option} FOLDER</code>" in page
 
 
 def test_the_command_loads_what_it_is_given_and_opens_the_page(applications, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(preset_folder, "presets_root", lambda: tmp_path / "none")
+    monkeypatch.setattr(preset, "presets_root", lambda: tmp_path / "none")
     applications[TEXTS].save(tmp_path / "mine")
     shown, opened = [], []
 
-    def run_page(applications, host, port, announce):
-        shown.append((applications, host, port))
+    def run_page(applications, host, port, announce, allowed_hosts):
+        shown.append((applications, host, port, allowed_hosts))
         announce("http://127.0.0.1:1234")
 
     monkeypatch.setattr(demo, "run_page", run_page)
     monkeypatch.setattr("webbrowser.open", opened.append)
-    assert main(["demo", "--summarizer", str(tmp_path / "mine"), "--port", "0"]) == 0
-    ((found, host, port),) = shown
-    assert (host, port) == ("127.0.0.1", 0)
+    assert main(["demo", "--summarizer", str(tmp_path / "mine"), "--port", "0", "--allow-host", "my.lan"]) == 0
+    ((found, host, port, allowed_hosts),) = shown
+    assert (host, port, allowed_hosts) == ("127.0.0.1", 0, ["my.lan"])
     assert {task: type(one).__name__ for task, one in found.items()} == {
         PHOTOS: "NoneType",
         SPEECH: "NoneType",
@@ -239,7 +350,7 @@ def test_the_command_loads_what_it_is_given_and_opens_the_page(applications, tmp
     assert len(opened) == 1
     assert capsys.readouterr().err == ""
     assert main(["demo", "--captioner", "nothing"]) == 2
-    assert "Received: name='nothing'" in capsys.readouterr().err
+    assert "Received: 'nothing'" in capsys.readouterr().err
 
 
 def test_without_gradio_the_command_names_what_to_install(monkeypatch, capsys):

@@ -1,4 +1,8 @@
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -178,12 +182,12 @@ def test_each_item_may_have_a_prefix_of_its_own(beam_size):
 
 
 def test_logits_and_log_probabilities_are_alike():
-    def normalised(token, state):
+    def normalized(token, state):
         logits, state = MODEL.step(token, state)
         return ops.log_softmax(logits), state
 
     options = DecodingOptions(beam_size=2, max_length=4, repetition_penalty=1.3)
-    is_equal(search(MODEL, options), beam_search(normalised, MODEL.init_state(range(ITEMS)), options), rtol=1e-5)
+    is_equal(search(MODEL, options), beam_search(normalized, MODEL.init_state(range(ITEMS)), options), rtol=1e-5)
 
 
 def counting(taken, first=3, then=END):
@@ -231,7 +235,7 @@ def test_a_step_that_changes_its_state_is_an_error():
     def step(token, state):
         return state["item"], {"items": state["item"]}
 
-    with pytest.raises(ValueError, match="`step` must hand back a state built like the one it was given"):
+    with pytest.raises(ValueError, match="`step` must return a state with the structure of the one it was given"):
         beam_search(step, {"item": np.zeros((2, 4))}, DecodingOptions())
 
 
@@ -315,3 +319,33 @@ def test_the_vocabulary_may_depend_on_the_source():
     large = np.zeros((1, 3000), "float32")
     large[0, 2500] = 20.0
     assert np.array(run(large).token_ids)[0, 0].tolist() == [2504] * 3
+
+
+# The same search compiled by another backend of Keras, which needs a process of its own.
+JAX_PROGRAM = """
+import jax
+import numpy as np
+from attention_apps.decoding.beam_search import beam_search
+from attention_apps.decoding.options import DecodingOptions
+from attention_apps.decoding.sampling import sample
+from tests.decoding.fake_models import FakeModel, assert_found, greedy_search, narrow_search
+
+model, state = FakeModel.random(11), FakeModel.random(11).init_state(range(3))
+everything = dict(max_length=5, min_length=2, length_penalty=0.6, coverage_penalty=0.2, repetition_penalty=1.2)
+everything.update(no_repeat_ngram_size=2, banned_tokens=(0,), forced_prefix=(3,), temperature=0.9)
+for beam_size, reference in ((1, greedy_search), (3, narrow_search)):
+    options = DecodingOptions(beam_size=beam_size, num_best=beam_size, **everything)
+    result = jax.jit(lambda state: beam_search(model.step, state, options))(state)
+    assert_found(result, [reference(model, item, options) for item in range(3)])
+samples = jax.jit(lambda state: sample(model.step, state, DecodingOptions(max_length=4), 5, top_k=2, seed=1))(state)
+assert samples.token_ids.shape == (3, 5, 4)
+assert np.isfinite(np.array(samples.log_probs)).all()
+"""
+
+
+@pytest.mark.slow
+def test_jax_finds_the_same():
+    pytest.importorskip("jax")
+    environment, root = {**os.environ, "KERAS_BACKEND": "jax"}, Path(__file__).parents[2]
+    run = subprocess.run([sys.executable, "-c", JAX_PROGRAM], env=environment, cwd=root, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr

@@ -1,4 +1,5 @@
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -50,16 +51,50 @@ def test_the_text_form_is_the_same_model():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "first line"), ("n-gram counts\n1 2\n1 x\n", "Line 3"), ("n-gram counts\n1 9\n", "tokens from 0 to 6")],
+    [
+        ("", "first line"),
+        ("x" * 10**6, "first line"),
+        ("n-gram counts\n1 2\n1 x\n", "Line 3"),
+        ("n-gram counts\n1\n", "Line 2"),
+        ("n-gram counts\n1 ²\n", "Line 2"),
+        (f"n-gram counts\n{10**15} 4\n", "Line 2 of the n-gram counts must be two or more numbers of at most 15"),
+        (f"n-gram counts\n{'x' * 500}\n", "Line 2"),
+        ("n-gram counts\n1 9\n", "tokens from 0 to 6"),
+        (f"n-gram counts\n1 {'4 ' * 33}\n", "histories of fewer than 32 tokens. Received: 32"),
+    ],
 )
-def test_a_bad_text_form_is_refused(text, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_bad_text_form_is_refused_with_a_short_message(text, message):
+    with pytest.raises(ValueError, match=message) as error:
         NgramModel.from_text(text, V)
+    assert len(str(error.value)) < 160
 
 
-def test_an_order_below_1_is_refused():
-    with pytest.raises(ValueError, match="`order` must be at least 1. Received: order=0"):
-        NgramModel.fit(TEXTS, V, 0)
+def test_a_long_line_is_refused_at_once():
+    """Its suffixes would all be looked up as histories, which takes time quadratic in its length."""
+    text = "n-gram counts\n1 4 5\n1" + " 4" * 150_000 + "\n"
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match="Line 3 of the n-gram counts must have at most 528 characters"):
+        NgramModel.from_text(text, V)
+    assert time.perf_counter() - start < 1
+
+
+def test_a_small_file_cannot_ask_for_a_large_table():
+    lines = "\n".join(f"1 {token} 4" for token in range(1000))
+    with pytest.raises(ValueError, match="fewer than 1,000 histories for this vocabulary. Received: 1,000 histories"):
+        NgramModel.from_text(f"n-gram counts\n{lines}\n", 100_000)
+
+
+def test_histories_whose_suffixes_are_missing_use_the_longest_known_one():
+    model = NgramModel({(4, 5, 6): {4: 3}, (6,): {5: 1}}, V)
+    assert model.log_probs.shape == (3, V)
+    expected = (3 + np.exp(model.log_probs[1, 4])) / (3 + 1)
+    assert np.exp(model.log_probs[2, 4]) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("order", "limit"), [(0, "at least 1"), (33, "at most 32")])
+def test_an_order_out_of_range_is_refused(order, limit):
+    with pytest.raises(ValueError, match=f"`order` must be {limit}. Received: order={order}"):
+        NgramModel.fit(TEXTS, V, order)
 
 
 def test_a_search_with_it_finds_the_text_that_it_likes_best():

@@ -31,7 +31,7 @@ def test_what_is_there_once_per_item_is_not_repeated():
     assert all(repeated["z"]["per_item"][name] is before["z"]["per_item"][name] for name in ("a", "b"))
     joined = SplitState(before, {**before, "hidden": before["hidden"] + 1}, copies=2).join([repeated["hidden"]])
     assert all(joined["z"]["per_item"][name] is before["z"]["per_item"][name] for name in ("a", "b"))
-    with pytest.raises(ValueError, match=r"must hand back what is below 'per_item' as it was\. Received: other"):
+    with pytest.raises(ValueError, match=r"must return entries below 'per_item' unchanged\. Received: changed"):
         SplitState(before, {**before, "z": {"per_item": {"b": before["z"]["per_item"]["b"] + 1, "a": 0}}}, copies=2)
 
 
@@ -47,5 +47,5 @@ def test_a_state_has_an_entry_and_every_entry_a_batch_axis():
 
 def test_a_step_that_changes_the_structure_of_its_state_is_an_error():
     before = as_tensors({"hidden": np.zeros((2, 3))})
-    with pytest.raises(ValueError, match="`step` must hand back a state built like the one it was given"):
+    with pytest.raises(ValueError, match="`step` must return a state with the structure of the one it was given"):
         SplitState(before, {"hidden": before["hidden"], "cell": before["hidden"]}, copies=2)

@@ -12,19 +12,34 @@ import numpy as np
 import soundfile
 from PIL import Image
 
-from attention_apps.applications.image_captioner import CaptionerConfig, ImageCaptioner, ImageEncoderConfig
-from attention_apps.applications.speech_recognizer import SpeechRecognizer
-from attention_apps.applications.summarizer_config import SummarizerConfig
-from attention_apps.applications.text_summarizer import TextSummarizer
+from attention_apps.applications import (
+    CaptionerConfig,
+    CompressorConfig,
+    ImageCaptioner,
+    ImageEncoderConfig,
+    SentenceCompressor,
+    SpeechRecognizer,
+    SummarizerConfig,
+    TextSummarizer,
+)
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
 from attention_apps.preprocessing.vocabulary import Vocabulary
-from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
+from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
 from attention_apps.serving import LoadedModel
 from attention_apps.training.config import read_config, to_dict, to_toml
 from tests.applications.recognizers import LETTERS, make_config, say, wav_bytes
 from tests.applications.summarizers import CONFIGS
-from tests.fuzz.mutations import mutate_bytes, mutate_lines, mutate_png, mutate_text, mutate_tree, to_json
+from tests.fuzz.mutations import (
+    many_marks,
+    mutate_bytes,
+    mutate_lines,
+    mutate_png,
+    mutate_text,
+    mutate_tree,
+    repeat_scans,
+    to_json,
+)
 from tests.fuzz.mutations import to_toml as tree_to_toml
 
 TEXT = "Yesterday in the morning, Alice likes Bob in the old town. It was reported by the police of Zork, they said."
@@ -60,11 +75,12 @@ class Lab:
         self.count = 0
         keras.utils.set_random_seed(0)
         self.captioner = ImageCaptioner(_captioner_config(), Vocabulary(["a", "dog", "runs"]))
-        decoding = {"beam_size": 1, "max_length": 5, "ctc_weight": 0.0, "min_confidence": 0.0}
-        self.recognizer = SpeechRecognizer(make_config(decoding=decoding), Vocabulary(LETTERS))
-        words = Vocabulary([*UNKNOWN_KINDS, *_WORDS])
-        self.summarizer = TextSummarizer(_summarizer_config("generate", num_best=2), words)
-        self.compressor = TextSummarizer(_summarizer_config("delete"), words)
+        decoding = {"beam_size": 1, "max_length": 5, "ctc_weight": 0.0}
+        config = make_config(decoding=decoding, output={"min_confidence": 0.0})
+        self.recognizer = SpeechRecognizer(config, Vocabulary(LETTERS))
+        words = Vocabulary([*UNKNOWN_CLASSES, *_WORDS])
+        self.summarizer = TextSummarizer(_text_config(SummarizerConfig, "generate", num_best=2), words)
+        self.compressor = SentenceCompressor(_text_config(CompressorConfig, "delete"), words)
         self._exports = {}
 
     def preset(self, name):
@@ -92,6 +108,7 @@ class Lab:
             files[name] = buffer.getvalue()
         for name, mode, options in (
             ("JPEG grey", "L", {"progressive": True}),
+            ("JPEG progressive", "RGB", {"progressive": True}),
             ("JPEG CMYK", "CMYK", {"exif": _exif(6)}),
             ("PNG palette", "P", {"transparency": 3}),
             ("PNG RGBA", "RGBA", {"exif": _exif(3)}),
@@ -107,6 +124,8 @@ class Lab:
 
     def photo(self, chance):
         """The bytes of a spoilt image file."""
+        if chance.random() < 0.05:
+            return repeat_scans(self.photos["JPEG progressive"], chance)
         name = chance.choice(list(self.photos))
         mutate = mutate_png if name.startswith("PNG") and chance.random() < 0.6 else mutate_bytes
         return mutate(self.photos[name], chance)
@@ -130,6 +149,8 @@ class Lab:
 
     def text(self, chance):
         """A spoilt text, as a string or as bytes."""
+        if chance.random() < 0.03:
+            return many_marks(chance)
         if chance.random() < 0.3:
             return mutate_bytes(TEXT.encode(), chance)
         return mutate_text(TEXT, chance)
@@ -148,6 +169,7 @@ class Lab:
             + [(name, "a dog, it runs") for name in ("0.png", "1.jpeg", "2.bmp")],
             "speech_recognition": [("audio", "transcript"), ("0.wav", "AB"), ("1.flac", "b a")],
             "text_summarization": [("document", "summary"), (TEXT, "Alice likes Bob"), (TEXT[:60], "old town")],
+            "sentence_compression": [("document", "summary"), (TEXT, "Alice likes Bob"), (TEXT[:60], "old town")],
         }
         return {task: _manifests(table) for task, table in rows.items()}
 
@@ -199,9 +221,9 @@ def _captioner_config():
     )
 
 
-def _summarizer_config(method, num_best=1):
+def _text_config(config_class, kind, num_best=1):
     decoding = {"beam_size": num_best, "num_best": num_best, "max_length": 6}
-    return read_config(SummarizerConfig, {**CONFIGS[method], "decoding": decoding})
+    return read_config(config_class, {**CONFIGS[kind], "decoding": decoding})
 
 
 def seal(folder):

@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import re
 import struct
 import zlib
 
@@ -107,6 +108,24 @@ def mutate_png(data, chance):
         struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
         for name, content in chunks
     )
+
+
+def repeat_scans(data, chance):
+    """A progressive JPEG with its last scan many times over, and now and then the size of a large photo."""
+    *_, last = re.finditer(b"\xff\xda", data)
+    count = chance.choice((1, 80, 95, 200, 6000))
+    data = bytearray(data[:-2] + data[last.start() : -2] * count + b"\xff\xd9")
+    if chance.random() < 0.5 and count > 100:
+        start = data.index(b"\xff\xc2") + 5
+        data[start : start + 4] = struct.pack(">HH", chance.choice((8000, 20_000)), chance.choice((9000, 30_000)))
+        return bytes(data)
+    return bytes(data) if chance.random() < 0.7 else mutate_bytes(data, chance)
+
+
+def many_marks(chance):
+    """A text of few words and very many tokens, which is its own summary."""
+    mark = chance.choice(("'", '"', ".", "!? ", "\u2019", "- ", "(", "。"))
+    return mark * chance.choice((300, 5000, 100_000)) + chance.choice(("", " word", "\n"))
 
 
 def mutate_text(text, chance):

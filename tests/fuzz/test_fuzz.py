@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from attention_apps.cli import answers, evaluate
-from attention_apps.cli.tasks import load_application, load_preset
+from attention_apps.applications.tasks import load
+from attention_apps.cli import evaluate
+from attention_apps.cli.predict import PredictCommand
 from attention_apps.training.config import read_config, to_dict
 from tests.fuzz.checks import KINDS
 from tests.fuzz.lab import Lab, seal
@@ -41,8 +42,8 @@ def lab(tmp_path_factory):
         return load_or_take
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answers, "load_preset", at_hand(load_preset))
-        patch.setattr(evaluate, "load_application", at_hand(load_application))
+        patch.setattr(PredictCommand, "_load", at_hand(PredictCommand._load))
+        patch.setattr(evaluate, "load", at_hand(load))
         yield lab
 
 
@@ -115,7 +116,7 @@ def test_what_is_not_spoilt_is_taken(lab):
             assert getattr(lab, name).check_data(path, quiet=True).used["training"] > 1
     folder = lab.copy_preset("compressor")
     seal(folder)
-    assert type(lab.compressor).load(folder).config == lab.compressor.config
+    assert type(lab.compressor).from_preset(folder).config == lab.compressor.config
     for caption in lab.captioner.caption(list(lab.photos.values())):
         assert caption.error is None
     for transcript in lab.recognizer.transcribe(list(lab.recordings.values())):

@@ -8,10 +8,10 @@ from keras import ops
 from attention_apps.layers.additive_attention import AdditiveAttention
 from attention_apps.layers.coverage_attention import CoverageAttention
 from attention_apps.layers.hard_attention import HardAttention
+from attention_apps.layers.loops import scan_time
 from attention_apps.layers.luong_attention import LuongAttention
 from attention_apps.layers.monotonic_attention import MonotonicAttention
 from attention_apps.layers.multi_head_attention import MultiHeadAttention
-from attention_apps.layers.time_loop import time_loop
 from tests.layers.contract import (
     ATTENTION_CHECKS,
     VALUE_DIM,
@@ -263,7 +263,7 @@ def test_it_samples_anew_at_each_step_of_a_decoder_in_a_graph(jit_compile):
             return weights[:, 0], state
 
         with tf.GradientTape() as tape:
-            weights, state = time_loop(step, query, layer.init_state(value))
+            weights, state = scan_time(step, query, layer.init_state(value))
             loss = tf.reduce_sum(layer.estimator_loss(tf.reduce_sum(weights[..., 0], axis=1), state))
         return weights, tape.gradient(loss, layer.attention.score_kernel.value)
 

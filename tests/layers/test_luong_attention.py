@@ -36,11 +36,11 @@ def expected_weights(layer, query, value, mask, position):
     scores = np.array([expected_score(layer, query, key) for key in value])
     if layer.window == "global":
         return softmax(scores, mask)
-    centre = position
+    center = position
     if layer.window == "local-p":
         hidden = np.tanh(dense(layer.position_dense, query))
-        centre = mask.sum() / (1 + np.exp(-dense(layer.centre_dense, hidden)))
-    distance = np.arange(len(value)) - centre
+        center = mask.sum() / (1 + np.exp(-dense(layer.center_dense, hidden)))
+    distance = np.arange(len(value)) - center
     weights = softmax(scores, mask & (np.abs(distance) <= layer.half_width))
     deviation = layer.half_width / 2
     return weights * np.exp(-(distance**2) / (2 * deviation**2)) if layer.window == "local-p" else weights

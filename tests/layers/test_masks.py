@@ -25,7 +25,7 @@ def test_a_row_without_real_positions_gets_no_weight_at_all():
     np.testing.assert_allclose(ops.convert_to_numpy(ops.sum(weights, -1)), [0, 1], atol=1e-6)
 
 
-def test_half_precision_is_normalised_in_float32():
+def test_half_precision_is_normalized_in_float32():
     scores = ops.cast(np.full((1, 3000), 8.0), "float16")
     weights = masked_softmax(scores, np.ones((1, 3000), bool))
     assert "float16" in str(weights.dtype)

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_apps.layers.monotonic_attention import MonotonicAttention
+from attention_apps.layers.monotonic_attention import MonotonicAttention, linear_recurrence
 from tests.layers.contract import ATTENTION_CHECKS, assert_close, assert_finite, call, example, gradients
+from tests.layers.differentiate import gradients_of
 from tests.layers.reference import dense
 
 UNITS = 11
@@ -120,3 +121,27 @@ def test_units_must_be_positive():
 def test_noise_must_not_be_negative():
     with pytest.raises(ValueError, match="`noise` must not be negative. Received: noise=-1"):
         MonotonicAttention(UNITS, noise=-1)
+
+
+def recur(decay, inputs):
+    outputs = [inputs[:, 0] + 0 * decay[:, 0]]
+    for position in range(1, inputs.shape[1]):
+        outputs.append(decay[:, position] * outputs[-1] + inputs[:, position])
+    return ops.stack(outputs, axis=1)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 16])
+def test_linear_recurrence_has_the_outputs_and_gradients_of_the_loop(length):
+    generator = np.random.default_rng(0)
+    decay, inputs = generator.uniform(size=(2, 3, length)).astype("float32")
+    decay[0, -1], decay[1, length // 2] = 0, 1
+    assert_close(linear_recurrence(ops.convert_to_tensor(decay), ops.convert_to_tensor(inputs)), recur(decay, inputs))
+    found = gradients_of(lambda *x: ops.sum(ops.sin(linear_recurrence(*x))), decay, inputs)
+    assert_close(found, gradients_of(lambda *x: ops.sum(ops.sin(recur(*x))), decay, inputs))
+
+
+def test_linear_recurrence_with_long_runs_of_small_decays_stays_exact():
+    decay = np.full((1, 3000), 1e-6, "float32")
+    decay[:, 2000:] = 1
+    outputs = ops.convert_to_numpy(linear_recurrence(ops.convert_to_tensor(decay), ops.ones((1, 3000))))
+    np.testing.assert_allclose(outputs[0, [0, 1, 1999, 2999]], [1, 1 + 1e-6, 1 + 1e-6, 1001], rtol=1e-5)

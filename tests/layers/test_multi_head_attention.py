@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from keras import ops
 
+from attention_apps.layers.loops import scan_time
 from attention_apps.layers.multi_head_attention import MultiHeadAttention
-from attention_apps.layers.time_loop import time_loop
 from tests.layers.contract import ATTENTION_CHECKS, assert_close, call, example
 from tests.layers.reference import multi_head_attention
 
@@ -73,7 +73,7 @@ def test_the_cache_goes_through_a_loop_in_a_graph():
         return context[:, 0], state
 
     def run(inputs):
-        return time_loop(step, inputs, layer.init_state(inputs, max_length=TIME))[0]
+        return scan_time(step, inputs, layer.init_state(inputs, max_length=TIME))[0]
 
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf

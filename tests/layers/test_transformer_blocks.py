@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_apps.layers.time_loop import time_loop
+from attention_apps.layers.loops import scan_time
 from attention_apps.layers.transformer_blocks import TransformerDecoderBlock, TransformerEncoderBlock
 from tests.layers.contract import (
     ATTENTION_CHECKS,
@@ -75,7 +75,7 @@ def test_going_stepwise_with_a_cache_changes_nothing():
         return (outputs[0][:, 0], outputs[1][:, 0]), outputs[2]
 
     def run(query):
-        return time_loop(step, query, block.init_state(value, max_length=TARGET))[0]
+        return scan_time(step, query, block.init_state(value, max_length=TARGET))[0]
 
     prepared = block.prepare(value)
     assert_close(run(ops.convert_to_tensor(query)), expected)

@@ -59,7 +59,7 @@ def train(decoder, steps=250, learning_rate=5e-3, longest=LONGEST):
         targets = batch["tokens"][:, 1:]
         with tf.GradientTape() as tape:
             inputs = {"source": batch["source"], "tokens": batch["tokens"][:, :-1]}
-            outputs = model(inputs, in_full=True, training=True)
+            outputs = model(inputs, return_dict=True, training=True)
             losses = token_losses(outputs, targets)
             loss = tf.reduce_mean(losses)
             if hasattr(decoder.attention, "estimator_loss"):

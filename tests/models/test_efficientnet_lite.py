@@ -72,20 +72,20 @@ def test_a_block_is_what_the_paper_says(small):
     block = keras.Model(inputs, outputs)
     image = np.random.default_rng(1).normal(size=(1, 5, 4, 24)).astype("float32")
 
-    def normalised(name, value):
+    def normalized(name, value):
         gamma, beta, mean, variance = small.get_layer(f"block2_{name}_norm").get_weights()
         return (value - mean) / np.sqrt(variance + 1e-3) * gamma + beta
 
     def kernel(name):
         return small.get_layer(f"block2_{name}_conv").get_weights()[0]
 
-    expanded = np.clip(normalised("expand", image @ kernel("expand")[0, 0]), 0, 6)
+    expanded = np.clip(normalized("expand", image @ kernel("expand")[0, 0]), 0, 6)
     padded = np.pad(expanded, ((0, 0), (1, 1), (1, 1), (0, 0)))
     depthwise = sum(
         padded[:, i : i + 5, j : j + 4] * kernel("depthwise")[i, j, :, 0] for i in range(3) for j in range(3)
     )
-    projected = np.clip(normalised("depthwise", depthwise), 0, 6) @ kernel("project")[0, 0]
-    np.testing.assert_allclose(block(image), image + normalised("project", projected), rtol=1e-4, atol=1e-5)
+    projected = np.clip(normalized("depthwise", depthwise), 0, 6) @ kernel("project")[0, 0]
+    np.testing.assert_allclose(block(image), image + normalized("project", projected), rtol=1e-4, atol=1e-5)
 
 
 def test_every_tensor_goes_to_its_weight(monkeypatch):

@@ -79,7 +79,7 @@ def test_training_hides_some_regions_from_attention():
     np.testing.assert_array_equal(memory["values"], features)
 
 
-def test_only_the_top_is_trained_and_never_batch_normalisation(encoder, images):
+def test_only_the_top_is_trained_and_never_batch_normalization(encoder, images):
     names = {weight.path for weight in encoder.trainable_weights}
     assert {name.rpartition("/")[2] for name in names} == {"kernel", "bias"}
     assert any("block14_expand_conv" in name for name in names)
@@ -200,5 +200,5 @@ def test_mirrored_features_are_those_of_the_photo_and_of_its_mirror_image():
 
 
 def test_a_backbone_that_learns_looks_in_no_mirror():
-    with pytest.raises(ValueError, match="`mirrored` must be false where the backbone learns"):
+    with pytest.raises(ValueError, match="`mirrored` must be false if the backbone is trained"):
         ImageEncoder("efficientnet_lite0", image_size=64, trainable_from="head", mirrored=True)

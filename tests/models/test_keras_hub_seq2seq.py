@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_apps.constants import END, PADDING, START
 from attention_apps.decoding import DecodingOptions, beam_search
 from attention_apps.models.keras_hub_seq2seq import HubTokens, make_keras_hub_model
-from attention_apps.models.tokens import END, PADDING, START
 from tests.models.keras_hub_models import MAKERS, TEXTS, make_bart
 
 LENGTH = 5
@@ -112,7 +112,8 @@ def test_the_score_of_a_beam_is_the_sum_of_the_models_log_probabilities(hub):
 def test_attention_is_over_the_source_and_nothing_else(hub):
     _, _, model, source, _ = hub
     memory = model.encode(source)
-    logits, weights = model.decoder(np.full((2, 5), START), memory, return_attention=True)
+    outputs = model.decoder(np.full((2, 5), START), memory, return_dict=True)
+    logits, weights = outputs["logits"], outputs["attention"]
     assert weights.shape == (2, 5, memory["mask"].shape[1])
     np.testing.assert_allclose(np.sum(weights, axis=-1), 1, atol=1e-4)
     assert np.abs(np.where(memory["mask"][:, None], 0, weights)).max() < 1e-6
@@ -123,7 +124,8 @@ def test_several_targets_of_one_source_equal_each_on_its_own(hub):
     _, _, model, source, _ = hub
     memory = model.encode(source)
     targets = np.random.default_rng(0).integers(4, 20, (2, 3, 5))
-    together, weights = model.decoder(targets, memory, return_attention=True)
+    outputs = model.decoder(targets, memory, return_dict=True)
+    together, weights = outputs["logits"], outputs["attention"]
     assert weights.shape[:3] == (2, 3, 5)
     for index in range(3):
         np.testing.assert_allclose(together[:, index], model.decoder(targets[:, index], memory), atol=1e-4)

@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from attention_apps.models.convolutional_front_end import ConvolutionalFrontEnd
-from attention_apps.models.listener import Listener
+from attention_apps.models.listener import ConvolutionalFrontEnd, Listener
 
 B, T, M, V, U = 3, 21, 10, 7, 4
 LENGTHS = (13, 21, 1)

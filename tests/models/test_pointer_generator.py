@@ -33,7 +33,7 @@ def test_it_is_a_distribution_over_the_vocabulary_and_the_source(pointer):
 
 def test_it_equals_the_formula_of_the_paper(pointer):
     memory, tokens = make_memory(), make_tokens(B, T)
-    outputs = pointer.teacher_force(tokens, memory)
+    outputs = pointer(tokens, memory, return_dict=True)
     generate = 1 / (1 + np.exp(-ops.convert_to_numpy(outputs["switch"])))[..., None]
     words = np.exp(ops.convert_to_numpy(tf.nn.log_softmax(outputs["logits"])))
     expected = np.concatenate([generate * words, np.zeros((B, T, S))], axis=-1)
@@ -66,7 +66,7 @@ def test_a_word_that_is_nowhere_in_the_source_cannot_be_copied(pointer):
 
 def test_the_loss_from_the_parts_equals_that_of_the_whole_distribution(pointer):
     memory, tokens, targets = make_memory(), make_tokens(B, T), np.array([[4, V + 1, 6, 2], [V, 5, 2, 0]], "int32")
-    losses = token_losses(pointer.teacher_force(tokens, memory), tf.constant(targets)).numpy()
+    losses = token_losses(pointer(tokens, memory, return_dict=True), tf.constant(targets)).numpy()
     whole = -np.take_along_axis(ops.convert_to_numpy(pointer(tokens, memory)), targets[..., None], -1)[..., 0]
     np.testing.assert_allclose(losses, np.where(targets == 0, 0, whole), atol=1e-4)
 

@@ -50,18 +50,21 @@ def test_several_targets_of_one_source_equal_each_on_its_own(attention, options)
     decoder, memory, tokens = make_recurrent(attention, **RECURRENT[options]), make_memory(), make_tokens(B, N, T)
     decoder(tokens, memory)
     randomise(decoder)
-    together, weights = decoder(tokens, memory, return_attention=True)
+    together = decoder(tokens, memory, return_dict=True)
     for index in range(N):
-        alone, alone_weights = decoder(tokens[:, index], memory, return_attention=True)
-        np.testing.assert_allclose(together[:, index], alone, atol=1e-5)
-        if attention != "none":
-            np.testing.assert_allclose(weights[:, index], alone_weights, atol=1e-5)
+        alone = decoder(tokens[:, index], memory, return_dict=True)
+        np.testing.assert_allclose(together["logits"][:, index], alone["logits"], atol=1e-5)
+        if attention == "none":
+            assert together["attention"] is None
+        else:
+            np.testing.assert_allclose(together["attention"][:, index], alone["attention"], atol=1e-5)
 
 
 @pytest.mark.parametrize("options", RECURRENT)
 def test_padding_of_the_source_changes_nothing(options):
     decoder, memory, tokens = make_recurrent(**RECURRENT[options]), make_memory(), make_tokens(B, T)
-    logits, weights = decoder(tokens, memory, return_attention=True)
+    outputs = decoder(tokens, memory, return_dict=True)
+    logits, weights = outputs["logits"], outputs["attention"]
     noisy = {**memory, "values": ops.where(memory["mask"][..., None], memory["values"], 99.0)}
     np.testing.assert_allclose(decoder(tokens, noisy), logits, atol=1e-5)
     assert weights.shape == (B, T, S)
@@ -70,11 +73,10 @@ def test_padding_of_the_source_changes_nothing(options):
 
 def test_the_attention_state_and_the_coverage_come_out():
     decoder, memory, tokens = make_recurrent("coverage"), make_memory(), make_tokens(B, T)
-    _, weights = decoder(tokens, memory, return_attention=True)
-    summed = ops.convert_to_numpy(weights).sum(1)
+    outputs = decoder(tokens, memory, return_dict=True)
+    summed = ops.convert_to_numpy(outputs["attention"]).sum(1)
     _, state = stepwise(decoder, tokens, memory)
     np.testing.assert_allclose(state["coverage"], summed, atol=1e-5)
-    outputs = decoder.teacher_force(tokens, memory)
     np.testing.assert_allclose(outputs["attention_state"]["coverage"], summed, atol=1e-5)
 
 
@@ -83,7 +85,7 @@ def test_hard_attention_sums_up_its_choices_to_the_end_of_each_target_only(atten
     model = Seq2Seq(TextEncoder(V, E, 4), make_recurrent("hard", attend=attend))
     source = {"token_ids": np.full((2, S), 5)}
     tokens = np.array([[1, 2, 0, 0, 0], [1, 6, 7, 5, 4]])
-    outputs = model({"source": source, "tokens": tokens}, in_full=True, training=True)
+    outputs = model({"source": source, "tokens": tokens}, return_dict=True, training=True)
     entropy = ops.convert_to_numpy(outputs["attention_state"]["entropy"])
     assert 0 < entropy[0] <= np.log(S) + 1e-5  # one step
     assert entropy[1] > 2 * np.log(S)  # five steps, nearly uniform

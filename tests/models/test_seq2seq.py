@@ -39,10 +39,26 @@ def test_build_from_shapes_makes_what_a_call_makes(model):
     assert len(model.variables) == before
 
 
-def test_in_full_gives_what_losses_ask_for(model):
-    outputs = model({"source": SOURCE, "tokens": TOKENS}, in_full=True)
+def test_return_dict_gives_what_losses_ask_for(model):
+    outputs = model({"source": SOURCE, "tokens": TOKENS}, return_dict=True)
     assert {"memory", "logits", "attention", "attention_state"} <= set(outputs)
     assert outputs["logits"].shape == (2, 4, V)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "received"),
+    [
+        ({"inputs": TOKENS, "tokens": TOKENS}, r"a dict with the keys \['inputs', 'tokens'\]"),
+        (TOKENS, r".*"),
+    ],
+)
+@pytest.mark.parametrize("is_built", [False, True])
+def test_wrong_inputs_are_explained(inputs, received, is_built):
+    model = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"]())
+    if is_built:
+        model({"source": SOURCE, "tokens": TOKENS})
+    with pytest.raises(ValueError, match=f"`inputs` must be a dict with `source` and `tokens`. Received: {received}"):
+        model(inputs)
 
 
 def test_a_shared_embedding_is_one_matrix():

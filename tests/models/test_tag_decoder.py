@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+from attention_apps.constants import END, START
 from attention_apps.decoding import DecodingOptions, beam_search
 from attention_apps.models import Seq2Seq, TextEncoder
 from attention_apps.models.tag_decoder import DELETE, KEEP, TagDecoder
-from attention_apps.models.tokens import END, START
 
 B, S, D = 3, 5, 7
 LENGTHS = (5, 2, 4)
@@ -39,9 +39,9 @@ def padded_tags():
 
 
 def test_shapes(decoder, memory):
-    logits, attention = decoder(padded_tags()[:, :-1], memory, return_attention=True)
-    assert logits.shape == (B, S + 1, 6)
-    assert attention.shape == (B, S + 1, S)
+    outputs = decoder(padded_tags()[:, :-1], memory, return_dict=True)
+    assert outputs["logits"].shape == (B, S + 1, 6)
+    assert outputs["attention"].shape == (B, S + 1, S)
 
 
 def test_steps_equal_teacher_forcing(decoder, memory):
@@ -84,8 +84,7 @@ def test_the_beam_finds_the_best_tags(decoder, memory):
 
 
 def test_it_looks_at_one_word_after_the_other(decoder, memory):
-    _, attention = decoder(padded_tags()[:, :-1], memory, return_attention=True)
-    attention = ops.convert_to_numpy(attention)
+    attention = ops.convert_to_numpy(decoder(padded_tags()[:, :-1], memory, return_dict=True)["attention"])
     np.testing.assert_array_equal(attention[0, :S], np.eye(S))
     np.testing.assert_array_equal(attention[1, 2:], 0)
 
@@ -102,7 +101,8 @@ def test_padding_changes_nothing(decoder, memory):
 def test_several_targets_of_a_source_are_as_one_after_the_other(decoder, memory):
     tokens = padded_tags()[:, :-1]
     other = np.where(tokens == KEEP, DELETE, tokens)
-    both, weights = decoder(np.stack([tokens, other], axis=1), memory, return_attention=True)
+    outputs = decoder(np.stack([tokens, other], axis=1), memory, return_dict=True)
+    both, weights = outputs["logits"], outputs["attention"]
     np.testing.assert_allclose(both[:, 0], decoder(tokens, memory), atol=1e-6)
     np.testing.assert_allclose(both[:, 1], decoder(other, memory), atol=1e-6)
     assert weights.shape == (B, 2, S + 1, S)

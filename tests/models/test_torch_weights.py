@@ -75,7 +75,7 @@ def test_tensors_of_every_kind_come_back(path):
     assert [value.dtype.name for value in tensors.values()] == ["float32", "int64", "float16"]
 
 
-def test_strides_and_offsets_are_honoured_and_storages_shared(path):
+def test_strides_and_offsets_are_honored_and_storages_shared(path):
     entries = {"turned": tensor("7", FLOATS, (4, 2), (1, 4), 8), "first": tensor("7", FLOATS, (3,), (1,))}
     tensors = read(path, state_dict(entries))
     np.testing.assert_array_equal(tensors["turned"], FLOATS[8:16].reshape(2, 4).T)

@@ -24,13 +24,14 @@ def test_stepwise_equals_teacher_forced():
     forced = decoder(tokens, memory)
     steps, state = stepwise(decoder, tokens, memory)
     np.testing.assert_allclose(steps, forced, atol=1e-5)
-    weights = decoder(tokens, memory, return_attention=True)[1]
+    weights = decoder(tokens, memory, return_dict=True)["attention"]
     np.testing.assert_allclose(state["coverage"], ops.sum(weights, axis=1), atol=1e-5)
 
 
 def test_several_targets_of_one_source_equal_each_on_its_own():
     decoder, memory, tokens = make_transformer(), make_memory(), make_tokens(B, N, T)
-    together, weights = decoder(tokens, memory, return_attention=True)
+    outputs = decoder(tokens, memory, return_dict=True)
+    together, weights = outputs["logits"], outputs["attention"]
     assert together.shape == (B, N, T, V)
     assert weights.shape == (B, N, T, S)
     for index in range(N):
@@ -39,7 +40,8 @@ def test_several_targets_of_one_source_equal_each_on_its_own():
 
 def test_padding_of_the_source_changes_nothing():
     decoder, memory, tokens = make_transformer(), make_memory(), make_tokens(B, T)
-    logits, weights = decoder(tokens, memory, return_attention=True)
+    outputs = decoder(tokens, memory, return_dict=True)
+    logits, weights = outputs["logits"], outputs["attention"]
     noisy = {**memory, "values": ops.where(memory["mask"][..., None], memory["values"], 99.0)}
     np.testing.assert_allclose(decoder(tokens, noisy), logits, atol=1e-5)
     assert (ops.convert_to_numpy(weights)[1, :, 3:] == 0).all()

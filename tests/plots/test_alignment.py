@@ -1,7 +1,9 @@
 import html
 import json
 import re
+import time
 
+import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
@@ -46,6 +48,31 @@ def test_marks_stand_where_people_put_them(tmp_path):
     assert plain == "He (Bob's) pays $3, he said - twice!"
 
 
+@pytest.mark.parametrize(
+    ("alignments", "title"),
+    [
+        ([Alignment(["'"] * 200_000, ["'"] * 200_000, None, [True] * 200_000)], "of 200,000 written and 200,000 read"),
+        ([ONE] * 5000, "The first 10 of 5,000 passages"),
+        ([Alignment(["x" * 200_000], ["y"], np.ones((1, 1)), [True])], "xxx"),
+    ],
+    ids=["words", "passages", "letters"],
+)
+def test_a_long_text_is_drawn_in_part_and_in_little_time(alignments, title, tmp_path):
+    start = time.process_time()
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        draw_alignments(alignments, tmp_path / "a.svg")
+    assert time.process_time() - start < 60
+    assert title in (tmp_path / "a.svg").read_text()
+
+
+def test_the_page_of_a_long_copied_text_grows_with_the_text_only(tmp_path):
+    words = ["word"] * 50_000
+    write_alignments([Alignment(words, words, None, [True] * len(words))], tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    assert '<script type="application/json">null</script>' in page
+    assert len(page) < 100 * len(words)
+
+
 def test_an_empty_page_is_a_page(tmp_path):
     write_alignments([], tmp_path / "a.html")
     assert "<section>" not in (tmp_path / "a.html").read_text()
@@ -63,3 +90,12 @@ def test_in_a_browser_pointing_at_a_word_colours_what_was_read_for_it(tmp_path):
         browser.hover(".written span:nth-of-type(2)")
         assert browser.run(shown) == ["<b>"]
         assert browser.run(colours) == [half, full, half]
+
+
+def test_in_a_browser_copied_words_point_at_themselves(tmp_path):
+    write_alignments([Alignment(["a", "b"], ["a", "b"], None, [True, True])], tmp_path / "a.html")
+    with open_browser() as browser:
+        browser.open(tmp_path / "a.html")
+        browser.hover(".written span:nth-of-type(2)")
+        colours = "return [...document.querySelectorAll('.source span')].map(word => word.style.background)"
+        assert browser.run(colours) == ["rgba(255, 140, 0, 0)", "rgba(255, 140, 0, 0.8)"]

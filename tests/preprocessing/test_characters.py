@@ -1,6 +1,6 @@
 import pytest
 
-from attention_apps.preprocessing.characters import detokenize, normalise, tokenize
+from attention_apps.preprocessing.characters import detokenize, normalize, tokenize
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
 
@@ -16,8 +16,8 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
     ],
 )
 def test_transcripts_are_made_alike(text, options, expected):
-    assert normalise(text, **options) == expected
-    assert normalise(expected, **options) == expected
+    assert normalize(text, **options) == expected
+    assert normalize(expected, **options) == expected
 
 
 def test_letters_go_through_a_vocabulary_and_back():
@@ -30,4 +30,4 @@ def test_letters_go_through_a_vocabulary_and_back():
 
 def test_an_unknown_case_is_an_error():
     with pytest.raises(ValueError, match="`case` must be one of upper, lower, keep. Received: case='title'"):
-        normalise("a", case="title")
+        normalize("a", case="title")

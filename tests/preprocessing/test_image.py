@@ -1,4 +1,5 @@
 import io
+import os
 import struct
 import zlib
 
@@ -6,6 +7,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from attention_apps.preprocessing import image as image_module
 from attention_apps.preprocessing.image import read_image
 from attention_apps.preprocessing.image_graph import MAX_PIXELS
 
@@ -257,6 +259,37 @@ def test_a_bomb_is_refused_before_it_is_decoded(tmp_path):
         read_image(PIL.Image.new("1", (10000, 8001)))
     with pytest.raises(ValueError, match="array is too large"):
         read_image(np.broadcast_to(np.uint8(0), (10000, 8001)))
+
+
+def test_headers_that_lie_are_refused_before_anything_is_decoded():
+    png = png_header(20000, 20000)
+    entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, len(png), 22)
+    icon = struct.pack("<HHH", 0, 1, 1) + entry + png
+    webp = bytearray(encode(np.zeros((8, 8, 4), np.uint8), "WEBP", exif=b"Exif\0\0II*\0"))
+    assert webp[12:16] == b"VP8X"
+    webp[24:30] = (16_382).to_bytes(3, "little") * 2
+    for contents in (icon, bytes(webp)):
+        with pytest.raises(ValueError, match="too large"):
+            read_image(contents)
+    webp[24:30] = (8000).to_bytes(3, "little") * 2
+    with pytest.raises(ValueError, match="truncated or damaged|not an image"):
+        read_image(bytes(webp))
+
+
+def test_devices_pipes_and_endless_files_are_refused(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    for path in ("/dev/zero", "/dev/null", tmp_path / "pipe.jpg"):
+        with pytest.raises(ValueError, match="is a device or a pipe, not an image file"):
+            read_image(path)
+    monkeypatch.setattr(image_module, "MAX_FILE_BYTES", 1000)
+    (tmp_path / "long.jpg").write_bytes(bytes(1001))
+    with pytest.raises(ValueError, match=r"long\.jpg is too large: .* 1,000 bytes"):
+        read_image(tmp_path / "long.jpg")
+
+
+def test_formats_that_hold_other_images_are_not_read(photo):
+    with pytest.raises(ValueError, match="not an image, or one of an unknown format"):
+        read_image(encode(PIL.Image.fromarray(photo).resize((16, 16)), "ICNS"))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2, 5), (2, 2, 0), (0, 3, 3), (1, 2, 2, 3)])

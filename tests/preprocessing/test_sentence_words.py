@@ -1,12 +1,12 @@
 import pytest
 import tensorflow as tf
 
-from attention_apps.preprocessing.sentence_words import join_kept, look, tokenize_sentence
+from attention_apps.preprocessing.sentence_words import join_kept, model_form, tokenize_sentence
 from attention_apps.preprocessing.text import JOINER, detokenize
 
 
 def seen(sentence):
-    return b" ".join(look(tokenize_sentence([sentence])).to_list()[0]).decode()
+    return b" ".join(model_form(tokenize_sentence([sentence])).to_list()[0]).decode()
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_the_model_sees_what_its_corpus_looks_like(typed, expected):
 
 @pytest.mark.parametrize("sentence", ["canada said ## <unk> 's ``", "st. mirren upset celtic ## - ## ."])
 def test_a_corpus_that_looks_like_this_already_stays_as_it_is(sentence):
-    assert b" ".join(look(tf.constant(sentence.split())).numpy().tolist()).decode() == sentence
+    assert b" ".join(model_form(tf.constant(sentence.split())).numpy().tolist()).decode() == sentence
 
 
 @pytest.mark.parametrize(

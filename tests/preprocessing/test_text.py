@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attention_apps.preprocessing.text import JOINER, detokenize, normalise, tokenize
+from attention_apps.preprocessing.text import JOINER, detokenize, normalize, tokenize
 
 ASCII = "".join(map(chr, range(32, 127)))
 COMMON = ASCII + "“”‘’–—…«»£€¥₹°±×½§©®™•éüñßøАЯشع한글漢字かなカ。、！？🙂👍🏽❤️👨‍👩‍👧\u200c\u0301\n\t\u00a0\u3000"
@@ -67,8 +67,8 @@ def test_nothing_but_the_kind_of_white_space_is_lost(texts):
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text(max_size=20), max_size=8))
-def test_any_unicode_comes_back_as_it_was_normalised(texts):
-    assert round_trip(texts) == [text.decode() for text in normalise(texts).numpy()]
+def test_any_unicode_comes_back_as_it_was_normalized(texts):
+    assert round_trip(texts) == [text.decode() for text in normalize(texts).numpy()]
 
 
 @settings(deadline=None, max_examples=40)
@@ -81,8 +81,8 @@ def test_any_bytes_give_valid_text(texts):
 def test_normalising():
     texts = ["a\x00b\x07c\x7f\x9d", "\ufeffso\u00adft\u200b\u202ertl\u2066", " a \r\n\x0b b\u2028c ", JOINER, "\ud800"]
     expected = ["abc", "softrtl", "a b c", "\u25a0", "\ufffd" * 3]
-    assert [text.decode() for text in normalise(texts).numpy()] == expected
-    assert normalise([b"caf\xc3\xa9 \xff!"]).numpy()[0].decode() == "café \ufffd!"
+    assert [text.decode() for text in normalize(texts).numpy()] == expected
+    assert normalize([b"caf\xc3\xa9 \xff!"]).numpy()[0].decode() == "café \ufffd!"
 
 
 def test_detokenizing_what_a_model_may_write():

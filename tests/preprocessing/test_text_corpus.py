@@ -4,7 +4,7 @@ import tensorflow as tf
 from attention_apps.preprocessing import text
 from attention_apps.preprocessing.text_corpus import TextCorpus, tokens_of
 from attention_apps.preprocessing.vocabulary import UNKNOWN
-from attention_apps.preprocessing.word_forms import FIRST_KIND, UNKNOWN_KINDS, fold_vocabulary
+from attention_apps.preprocessing.word_forms import FIRST_CLASS, UNKNOWN_CLASSES, to_model_forms
 
 DOCUMENTS = ["The cat of London sat. Sat the cat?", "A cat saw the NASA, and the cat sat."]
 SUMMARIES = ["Cat Sat", "NASA Cat"]
@@ -29,14 +29,14 @@ def test_words_that_differ_in_capitals_have_one_form():
 
 
 def test_the_vocabulary_has_the_usual_spelling_of_the_most_frequent_words():
-    vocabulary = make_corpus().make_vocabulary(FIRST_KIND + len(UNKNOWN_KINDS) + 5)
-    words = vocabulary.tokens[FIRST_KIND + len(UNKNOWN_KINDS) :]
+    vocabulary = make_corpus().make_vocabulary(FIRST_CLASS + len(UNKNOWN_CLASSES) + 5)
+    words = vocabulary.tokens[FIRST_CLASS + len(UNKNOWN_CLASSES) :]
     assert words == ("cat", "sat", "the", "NASA", "￭.")
 
 
 def test_rare_words_can_be_left_out():
     vocabulary = make_corpus().make_vocabulary(1000, min_count=3)
-    assert set(vocabulary.tokens[FIRST_KIND + len(UNKNOWN_KINDS) :]) == {"cat", "the", "sat"}
+    assert set(vocabulary.tokens[FIRST_CLASS + len(UNKNOWN_CLASSES) :]) == {"cat", "the", "sat"}
 
 
 def test_a_spelling_of_headlines_counts_only_where_documents_have_none():
@@ -46,21 +46,21 @@ def test_a_spelling_of_headlines_counts_only_where_documents_have_none():
 
 def test_encoders_read_unknown_words_by_their_kind():
     corpus = make_corpus(["Zork zorked 42", "zork"], ["a", "b"])
-    vocabulary = fold_vocabulary(corpus.make_vocabulary(FIRST_KIND + len(UNKNOWN_KINDS) + 1))  # zork alone
+    vocabulary = to_model_forms(corpus.make_vocabulary(FIRST_CLASS + len(UNKNOWN_CLASSES) + 1))  # zork alone
     ids = dict(zip(corpus.words, corpus.encoder_ids(vocabulary).tolist(), strict=True))
-    kinds = list(UNKNOWN_KINDS)
+    classes = list(UNKNOWN_CLASSES)
     assert ids["Zork"] == ids["zork"] == len(vocabulary) - 1
-    assert ids["zorked"] == FIRST_KIND + kinds.index("<-ed>")
-    assert ids["42"] == FIRST_KIND + kinds.index("<number>")
+    assert ids["zorked"] == FIRST_CLASS + classes.index("<-ed>")
+    assert ids["42"] == FIRST_CLASS + classes.index("<number>")
     assert ids["a"] == UNKNOWN
     assert (corpus.word_ids(vocabulary) == UNKNOWN).sum() == 4
 
 
-def test_kinds_can_go_by_the_form():
-    corpus = TextCorpus([[b"Zork"]], [[b"x"]], fold=lambda words: tf.strings.lower(words))
-    vocabulary = fold_vocabulary(corpus.make_vocabulary(0 + FIRST_KIND + len(UNKNOWN_KINDS)))
+def test_classes_can_go_by_the_form():
+    corpus = TextCorpus([[b"Zork"]], [[b"x"]], model_form=tf.strings.lower)
+    vocabulary = to_model_forms(corpus.make_vocabulary(FIRST_CLASS + len(UNKNOWN_CLASSES)))
     assert corpus.encoder_ids(vocabulary, by_form=True)[0] == UNKNOWN
-    assert corpus.encoder_ids(vocabulary)[0] == FIRST_KIND + list(UNKNOWN_KINDS).index("<Title>")
+    assert corpus.encoder_ids(vocabulary)[0] == FIRST_CLASS + list(UNKNOWN_CLASSES).index("<Title>")
 
 
 def test_empty_texts_have_no_tokens():

@@ -139,3 +139,9 @@ def test_lookup_works_in_a_data_set_and_a_saved_model(tmp_path):
     module.lookup = tf.function(vocabulary.lookup, input_signature=[tf.TensorSpec([None], tf.string)])
     tf.saved_model.save(module, tmp_path)
     assert tf.saved_model.load(tmp_path).lookup(["cow", "dog"]).numpy().tolist() == [3, 4]
+
+
+def test_a_very_long_word_is_refused_in_a_short_message():
+    with pytest.raises(ValueError, match="must have at most 1,000 characters") as error:
+        Vocabulary(["a" * 10_000_000])
+    assert len(str(error.value)) < 300

@@ -5,35 +5,39 @@ from attention_apps.preprocessing import text
 from attention_apps.preprocessing.extended_vocabulary import source_ids
 from attention_apps.preprocessing.vocabulary import UNKNOWN, Vocabulary
 from attention_apps.preprocessing.word_forms import (
-    KIND_IDS,
-    UNKNOWN_KINDS,
-    fold,
-    fold_vocabulary,
+    UNKNOWN_CLASS_IDS,
+    UNKNOWN_CLASSES,
     inside_sentences,
-    kind_ids,
-    spell,
+    lowercase,
+    restore_case,
+    to_model_forms,
+    unknown_class_ids,
 )
 
-VOCABULARY = Vocabulary([*UNKNOWN_KINDS, "London", "the", "NASA", "flies", "iPhone", "to", "￭.", "'￭"])
+VOCABULARY = Vocabulary([*UNKNOWN_CLASSES, "London", "the", "NASA", "flies", "iPhone", "to", "￭.", "'￭"])
 
 
 def write(document, words):
     """What is spelled when the model writes `words`, given in their folded forms."""
     tokens = text.tokenize([document]).to_tensor("")
-    folded = fold_vocabulary(VOCABULARY)
-    _, ids = source_ids(fold(tokens), folded)
-    known = dict(zip([token.decode() for token in fold(tokens)[0].numpy()], ids[0].numpy().tolist(), strict=True))
+    folded = to_model_forms(VOCABULARY)
+    _, ids = source_ids(lowercase(tokens), folded)
+    known = dict(zip([token.decode() for token in lowercase(tokens)[0].numpy()], ids[0].numpy().tolist(), strict=True))
     token_ids = [[[known.get(word, folded.encode([word])[0]) for word in words]]]
-    spelled, copied = spell(tf.constant(token_ids), ids, tokens, VOCABULARY)
+    spelled, copied = restore_case(tf.constant(token_ids), ids, tokens, VOCABULARY)
     return [word.decode() for word in spelled.numpy()[0, 0]], copied.numpy()[0, 0].tolist()
 
 
-def test_folding_knows_other_scripts_and_leaves_joiners():
-    assert fold(tf.constant(["ÉTÉ", "￭-￭", "Ω"])).numpy().tolist() == ["été".encode(), "￭-￭".encode(), "ω".encode()]
+def test_lowercase_knows_other_scripts_and_leaves_joiners():
+    assert lowercase(tf.constant(["ÉTÉ", "￭-￭", "Ω"])).numpy().tolist() == [
+        "été".encode(),
+        "￭-￭".encode(),
+        "ω".encode(),
+    ]
 
 
 def test_folding_keeps_ragged_rows():
-    assert fold(tf.ragged.constant([["A"], [], ["B", "C"]])).to_list() == [[b"a"], [], [b"b", b"c"]]
+    assert lowercase(tf.ragged.constant([["A"], [], ["B", "C"]])).to_list() == [[b"a"], [], [b"b", b"c"]]
 
 
 @pytest.mark.parametrize(
@@ -49,20 +53,20 @@ def test_folding_keeps_ragged_rows():
     ],
 )
 def test_unknown_words_have_a_kind(word, kind):
-    assert kind_ids(tf.constant([word])).numpy()[0] == KIND_IDS[list(UNKNOWN_KINDS).index(kind)]
+    assert unknown_class_ids(tf.constant([word])).numpy()[0] == UNKNOWN_CLASS_IDS[list(UNKNOWN_CLASSES).index(kind)]
 
 
 def test_a_word_like_no_kind_is_unknown():
-    assert kind_ids(tf.constant(["zork", "日", ""])).numpy().tolist() == [UNKNOWN] * 3
+    assert unknown_class_ids(tf.constant(["zork", "日", ""])).numpy().tolist() == [UNKNOWN] * 3
 
 
 def test_no_token_of_a_text_is_the_name_of_a_kind():
-    tokens = text.tokenize([" ".join(UNKNOWN_KINDS)]).to_list()[0]
-    assert not {token.decode() for token in tokens} & set(UNKNOWN_KINDS)
+    tokens = text.tokenize([" ".join(UNKNOWN_CLASSES)]).to_list()[0]
+    assert not {token.decode() for token in tokens} & set(UNKNOWN_CLASSES)
 
 
 def test_the_kinds_have_the_ids_after_the_special_tokens():
-    assert VOCABULARY.encode(UNKNOWN_KINDS) == list(KIND_IDS)
+    assert VOCABULARY.encode(UNKNOWN_CLASSES) == list(UNKNOWN_CLASS_IDS)
 
 
 def test_a_word_the_source_lacks_has_its_usual_spelling_and_the_first_a_capital():
@@ -108,6 +112,6 @@ def test_only_words_within_sentences_tell_their_case():
 
 
 def test_the_folded_vocabulary_has_the_same_ids():
-    folded = fold_vocabulary(VOCABULARY)
+    folded = to_model_forms(VOCABULARY)
     assert len(folded) == len(VOCABULARY)
     assert folded.encode(["london", "nasa", "<Title>"]) == VOCABULARY.encode(["London", "NASA", "<Title>"])

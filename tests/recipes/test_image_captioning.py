@@ -1,43 +1,33 @@
 """The recipe of image captioning, on a few generated photos in each layout."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-RECIPE = Path(__file__).parents[2] / "apps" / "image_captioning"
-COLOURS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 230)}
+from attention_apps.applications import CaptionerConfig
+from tests.recipes.loading import APPS, load
+
+RECIPE = APPS / "image_captioning"
+COLORS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 230)}
 # Several steps in one process, as Keras takes long to be imported.
 RUN = """
 import json, runpy, sys
-sys.path.insert(0, sys.argv[1])
-for arguments in json.loads(sys.argv[2]):
+folder, steps = sys.argv[1:]
+sys.path.insert(0, folder)
+for arguments in json.loads(steps):
     sys.argv = ["run.py", *arguments]
-    runpy.run_path(f"{sys.path[0]}/run.py", run_name="__main__")
+    runpy.run_path(f"{folder}/run.py", run_name="__main__")
 """
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(f"captioning_{name}", RECIPE / f"{name}.py")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    return load("dataset")
-
-
-@pytest.fixture(scope="module")
-def stages():
-    return load("stages")
+    return load("dataset", "image_captioning")
 
 
 def write(path, text):
@@ -45,10 +35,10 @@ def write(path, text):
     path.write_text(text, encoding="utf-8")
 
 
-def write_photo(path, colour=(9, 9, 9), seed=0):
+def write_photo(path, color=(9, 9, 9), seed=0):
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(seed).integers(0, 30, (40, 50, 3))
-    Image.fromarray((np.array(colour) + noise).clip(0, 255).astype("uint8")).save(path)
+    Image.fromarray((np.array(color) + noise).clip(0, 255).astype("uint8")).save(path)
 
 
 def read(dataset, folder, split):
@@ -113,82 +103,19 @@ def test_blank_captions_and_missing_photos_are_not_written(dataset, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["config.toml", "hard.toml", "tiny.toml"])
-def test_the_recipes_are_valid(stages, name):
-    recipe = stages.read_recipe(RECIPE / name)
-    assert [stage.config.decoder.attention.hard for stage in recipe.stages] == [name == "hard.toml"] * len(
-        recipe.stages
-    )
-    assert recipe.stages[-1].config.training.self_critical.epochs > 0
-    assert recipe.search
-
-
-def test_a_stage_changes_what_it_names_and_nothing_else(stages):
-    configs = {stage.name: stage.config for stage in stages.read_recipe(RECIPE / "config.toml").stages}
-    first, second, as_seen = configs["frozen"], configs["fine_tuned"], configs["as_seen"]
-    assert (first.encoder.trainable_from, second.encoder.trainable_from) == (None, "block15")
-    assert (first.encoder.image_size, second.encoder.image_size, as_seen.encoder.image_size) == (256, 256, 320)
-    assert first.encoder.units == second.encoder.units
-    assert first.decoder == second.decoder
-
-
-def test_what_is_set_holds_for_every_stage(stages):
-    recipe = stages.read_recipe(RECIPE / "tiny.toml", ["training.batch_size=3"])
-    assert [stage.config.training.batch_size for stage in recipe.stages] == [3, 3, 3]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("min_count = 1\n", "`stages` must have names"),
-        ('[[stages]]\nname = "a"\n[[stages]]\nname = "a"\n', "`stages` must have names"),
-        ('[[stages]]\nname = "../a"\n', "`stages` must have names"),
-        ('[[stages]]\nname = "a"\n[stages.encoder]\nunit = 3\n', "encoder.unit"),
-        ('[[stages]]\nname = "a"\nstart = "a"\n', "`start` must name a stage before"),
-        ('[[stages]]\nname = "a"\n[search]\nbeams = [3]\n', "`search` must have lists"),
-        ('[[stages]]\nname = "a"\n[search]\nbeam_size = 3\n', "`search` must have lists"),
-        ("[[stages\n", "not valid TOML"),
-    ],
-)
-def test_a_wrong_recipe_is_named(stages, tmp_path, text, message):
-    write(tmp_path / "recipe.toml", text)
-    with pytest.raises(ValueError, match=rf"recipe\.toml.*{message}"):
-        stages.read_recipe(tmp_path / "recipe.toml")
-
-
-def test_a_stage_starts_from_the_best_before_it_or_from_the_one_it_names(dataset, stages, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "dataset", dataset)
-    monkeypatch.setitem(sys.modules, "stages", stages)
-    program = load("run")
-    scores, starts, saved = {"a": 0.5, "b": 0.3, "c": 0.4, "d": 0.6}, {}, []
-
-    def train_stage(stage, folder, start, options):
-        starts[stage.name] = start
-        write(folder / "scores.json", json.dumps({"cider": scores[stage.name]}))
-
-    monkeypatch.setattr(program, "_train_stage", train_stage)
-    monkeypatch.setattr(program, "_load", lambda folder: SimpleNamespace(save=lambda _: saved.append(folder)))
-    monkeypatch.setattr(program, "_choose_search", lambda captioner, search, options: (captioner, []))
-    recipe = "".join(f'[[stages]]\nname = "{name}"\n' + 'start = "b"\n' * (name == "c") for name in scores)
-    write(tmp_path / "recipe.toml", recipe)
-    program.train(
-        SimpleNamespace(config=tmp_path / "recipe.toml", set=[], start="mine", output=tmp_path, restart=False)
-    )
-    folder = tmp_path / "stages"
-    assert starts == {
-        "a": "mine",
-        "b": folder / "a" / "model",
-        "c": folder / "b" / "model",
-        "d": folder / "a" / "model",
-    }
-    assert saved == [folder / "d" / "model"]
+def test_the_last_stage_is_self_critical(name):
+    stages, search = load("recipe").read_recipe(RECIPE / name, CaptionerConfig)
+    assert {stage.config.decoder.attention.hard for stage in stages} == {name == "hard.toml"}
+    assert stages[-1].config.training.self_critical.epochs > 0
+    assert search
 
 
 def write_corpus(folder):
     lines = ["image\tcaption\tsplit"]
     for split, count in (("train", 3), ("dev", 1)):
-        for name, colour in COLOURS.items():
+        for name, color in COLORS.items():
             for number in range(count):
-                write_photo(folder / "images" / f"{split}_{name}{number}.png", colour, number)
+                write_photo(folder / "images" / f"{split}_{name}{number}.png", color, number)
                 photo = f"images/{split}_{name}{number}.png"
                 lines += [f"{photo}\ta {name} wall\t{split}", f"{photo}\tsomething {name}\t{split}"]
     write(folder / "captions.tsv", "\n".join(lines) + "\n")
@@ -222,12 +149,12 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     )
     assert "train: 9 photos, 18 captions, 0 left out" in text
     assert not (output / "test.jsonl").exists()
-    ladder = json.loads((output / "ladder.json").read_text())
-    assert [row["stage"] for row in ladder] == ["frozen", "fine_tuned", "self_critical", "search"]
-    assert {"bleu_1", "bleu_4", "cider", "kept"} <= set(ladder[0])
-    assert ladder[0]["kept"]
-    assert text.count(json.dumps(ladder[0])) >= 2  # found done the second time
-    assert len((output / "written.jsonl").read_text().splitlines()) == 3
+    table = json.loads((output / "stages.json").read_text())
+    assert [row["stage"] for row in table] == ["frozen", "fine_tuned", "self_critical", "search"]
+    assert {"bleu_1", "bleu_4", "cider", "kept"} <= set(table[0])
+    assert table[0]["kept"]
+    assert text.count(json.dumps(table[0])) >= 2  # found done the second time
+    assert len((output / "dev_written.jsonl").read_text().splitlines()) == 3
     assert (output / "preset" / "SHA256SUMS").is_file()
     assert json.loads((output / "preset" / "config.json").read_text())["config"]["decoding"]["beam_size"] == 3
     config = json.loads((output / "stages" / "self_critical" / "model" / "config.json").read_text())["config"]
@@ -235,4 +162,4 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     config = json.loads((hard / "model" / "config.json").read_text())["config"]
     assert config["decoder"]["attention"]["hard"] is True
     assert config["encoder"]["trainable_from"] is None
-    assert [row["stage"] for row in json.loads((hard / "ladder.json").read_text())][:2] == ["frozen", "self_critical"]
+    assert [row["stage"] for row in json.loads((hard / "stages.json").read_text())][:2] == ["frozen", "self_critical"]

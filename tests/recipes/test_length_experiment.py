@@ -1,23 +1,19 @@
 """The plot of scores against lengths, on made-up runs."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-RECIPE = Path(__file__).parents[2] / "apps" / "text_summarization"
+from tests.recipes.loading import load
+
 LENGTHS = [5, 50, 6, 40, 7, 30]
 
 
 @pytest.fixture(scope="module")
 def experiment():
-    spec = importlib.util.spec_from_file_location("length_experiment", RECIPE / "length_experiment.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("length_experiment", "text_summarization")
 
 
 @pytest.fixture
@@ -27,20 +23,23 @@ def runs(tmp_path):
         (tmp_path / name).mkdir()
         entries = [
             {
-                "document": "word " * length,
-                "summary": "three right words",
+                "source": "word " * length,
+                "references": ["three right words"],
                 "written": "three right words" if name == "attention" or length < 10 else "nothing of that",
             }
             for length in LENGTHS
         ]
         lines = "".join(json.dumps(entry) + "\n" for entry in entries)
-        (tmp_path / name / "written.jsonl").write_text(lines, encoding="utf-8")
+        (tmp_path / name / "validation_written.jsonl").write_text(lines, encoding="utf-8")
     return tmp_path
 
 
 def test_the_picture_and_the_table_show_the_score_of_each_length(experiment, runs, capsys):
     picture = runs / "lengths.png"
-    arguments = [f"--run=with attention={runs / 'attention'}", f"--run=without={runs / 'none' / 'written.jsonl'}"]
+    arguments = [
+        f"--run=with attention={runs / 'attention'}",
+        f"--run=without={runs / 'none' / 'validation_written.jsonl'}",
+    ]
     experiment.main(["draw", *arguments, "--output", str(picture), "--bins", "2", "--rouge", "1"])
     assert capsys.readouterr().out.splitlines() == [
         "| words | with attention | without |",
@@ -52,15 +51,15 @@ def test_the_picture_and_the_table_show_the_score_of_each_length(experiment, run
 
 
 def test_bins_hold_about_equally_many_documents(experiment):
-    centres, binned = experiment.bin_by_length(np.array(LENGTHS), {"run": np.arange(6.0)}, 3)
-    assert centres.tolist() == [5.5, 18.5, 45.0]
+    centers, binned = experiment.bin_by_length(np.array(LENGTHS), {"run": np.arange(6.0)}, 3)
+    assert centers.tolist() == [5.5, 18.5, 45.0]
     np.testing.assert_allclose(binned["run"][0], [1.0, 4.5, 2.0])
     np.testing.assert_allclose(binned["run"][1], np.array([1.0, 0.5, 1.0]) / 2**0.5)
 
 
 def test_there_are_no_more_bins_than_documents(experiment):
-    centres, _ = experiment.bin_by_length(np.array([3, 1]), {"run": np.ones(2)}, 5)
-    assert centres.tolist() == [1, 3]
+    centers, _ = experiment.bin_by_length(np.array([3, 1]), {"run": np.ones(2)}, 5)
+    assert centers.tolist() == [1, 3]
 
 
 def test_runs_on_other_documents_are_refused(experiment, runs):
@@ -70,7 +69,7 @@ def test_runs_on_other_documents_are_refused(experiment, runs):
 
 
 def test_a_run_that_was_not_measured_is_named(experiment, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"written.jsonl: `run.py evaluate` writes it"):
+    with pytest.raises(FileNotFoundError, match=r"validation_written.jsonl: `run.py evaluate` writes it"):
         experiment.read_run(tmp_path)
     with pytest.raises(ValueError, match="must have the form NAME=RUN"):
         experiment.parse_runs(["RUN"])

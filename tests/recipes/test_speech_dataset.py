@@ -3,9 +3,9 @@ import pytest
 import soundfile
 
 from attention_apps.preprocessing.audio import SAMPLE_RATE
-from tests.recipes.speech_recipe import load
+from tests.recipes.loading import load
 
-dataset = load("dataset")
+dataset = load("dataset", "speech_recognition")
 
 
 def write_tone(path, seconds=0.2, level=0.2):

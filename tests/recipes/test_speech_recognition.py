@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from attention_apps.applications.recognizer_config import RecognizerConfig
-from attention_apps.applications.speech_recognizer import SpeechRecognizer
-from attention_apps.training.config import read_config
+from attention_apps import SpeechRecognizer
+from attention_apps.applications import RecognizerConfig
+from attention_apps.training import read_config
 from tests.applications.recognizers import say, wav_bytes
-from tests.recipes.speech_recipe import load
+from tests.recipes.loading import load
 
 RECIPE = Path(__file__).parents[2] / "apps" / "speech_recognition"
 
@@ -44,7 +44,7 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     assert all(start < end for parts in times.values() for start, end in parts)
     run("train", "--config", RECIPE / "tiny.toml")
     trained = (output / "model").rename(tmp_path / "trained")
-    further = ["--start", trained, "--set", "training.epochs=1", "--set", "ctc.alone_epochs=0", "--restart"]
+    further = ["--start", trained, "--set", "training.epochs=1", "--set", "ctc.ctc_only_epochs=0", "--restart"]
     run("train", "--config", RECIPE / "tiny.toml", *further)
     *scores, times = [json.loads(line) for line in run("evaluate", "--set", "decoding.beam_size=3").splitlines()]
     assert "boundaries" in times
@@ -54,7 +54,7 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     run("export")
     assert (output / "preset" / "SHA256SUMS").is_file()
     config = json.loads((output / "preset" / "config.json").read_text())["config"]
-    assert config["ctc"]["alone_epochs"] == 0
+    assert config["ctc"]["ctc_only_epochs"] == 0
 
 
 @pytest.mark.slow
@@ -68,13 +68,13 @@ def test_groups_that_were_not_prepared_are_left_out_of_the_mixture(tmp_path):
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "left out of the mixture" in told
     assert "digits, strings" in told
-    config = json.loads((output / "model" / "config.json").read_text())["config"]
+    config = json.loads((output / "stages" / "training" / "model" / "config.json").read_text())["config"]
     assert [share["group"] for share in config["mixture"]] == ["speech"]
 
 
 def test_a_manifest_has_one_line_for_a_transcript_of_several(tmp_path):
     path = tmp_path / "train.tsv"
-    load("run")._write(path, [("my  folder/a.wav", "GO\tON \n\u2028NOW", "ann", "speech")])
+    load("run", "speech_recognition")._write(path, [("my  folder/a.wav", "GO\tON \n\u2028NOW", "ann", "speech")])
     (row,) = SpeechRecognizer().manifest(path).rows()
     assert row["audio"].endswith("my  folder/a.wav")
     assert (row["transcript"], row["group"]) == ("GO ON NOW", "speech")

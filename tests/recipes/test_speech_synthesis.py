@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
-from tests.recipes.speech_recipe import load
+from tests.recipes.loading import load
 
-grammar, synthesis = load("grammar"), load("synthesis")
+grammar, synthesis = load("grammar", "speech_recognition"), load("synthesis", "speech_recognition")
 needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
 
 

@@ -1,31 +1,24 @@
-"""The recipe of text summarization, on a corpus of a few lines in each layout."""
+"""The recipes of text summarization and sentence compression, on a corpus of a few lines in each layout."""
 
 import gzip
 import hashlib
-import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from attention_apps import TextSummarizer
-from attention_apps.applications.summarizer_config import SummarizerConfig
-from attention_apps.preprocessing.vocabulary import Vocabulary
-from attention_apps.preprocessing.word_forms import UNKNOWN_KINDS
-from attention_apps.training.config import read_config
+from attention_apps import TextSummarizer, Vocabulary
+from attention_apps.applications import SummarizerConfig
+from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
+from attention_apps.training import read_config
 from tests.applications.summarizers import make_rows, write_jsonl
-
-RECIPE = Path(__file__).parents[2] / "apps" / "text_summarization"
+from tests.recipes.loading import APPS, load
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    spec = importlib.util.spec_from_file_location("summarization_dataset", RECIPE / "dataset.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("dataset", "text_summarization")
 
 
 def write(path, text):
@@ -102,33 +95,47 @@ def test_blank_pairs_are_not_written(dataset, tmp_path):
     assert dataset.write_pairs(pairs, tmp_path / "out" / "train.jsonl.gz") == (1, 1)
 
 
+def test_the_beginning_of_the_validation_split_is_watched(dataset, tmp_path, capsys):
+    for split, count in (("train", 3), ("validation", 502)):
+        lines = ['{"document": "a b", "summary": "a"}', '{"document": "a b", "summary": " "}']
+        write(tmp_path / f"{split}.jsonl", "\n".join([lines[0]] * count + lines[1:]) + "\n")
+    dataset.prepare(tmp_path, tmp_path / "run")
+    assert "train: 3 pairs, 1 without text left out" in capsys.readouterr().out
+    for name, count in (("train", 3), ("validation", 502), ("watched", 500)):
+        with gzip.open(tmp_path / "run" / f"{name}.jsonl.gz") as file:
+            assert len(file.readlines()) == count
+
+
 @pytest.mark.slow
-def test_every_step_of_the_recipe_runs(tmp_path):
-    corpus, output = tmp_path / "corpus", tmp_path / "run"
+@pytest.mark.parametrize(
+    ("task", "kind", "metrics"),
+    [
+        ("text_summarization", "generate", {"rouge_1", "rouge_2", "rouge_l"}),
+        ("sentence_compression", "delete", {"token_f1", "compression_rate", "reference_rate"}),
+    ],
+)
+def test_every_step_of_the_recipe_runs(task, kind, metrics, tmp_path):
+    recipe, corpus, output = APPS / task, tmp_path / "corpus", tmp_path / "run"
     corpus.mkdir()
     for split, count in (("train", 32), ("validation", 8)):
-        write_jsonl(corpus / f"{split}.jsonl", make_rows("generate", count))
+        write_jsonl(corpus / f"{split}.jsonl", make_rows(kind, count))
 
     def run(step, *arguments):
-        command = [sys.executable, RECIPE / "run.py", step, "--output", output, "--quiet", *arguments]
+        command = [sys.executable, recipe / "run.py", step, "--output", output, "--quiet", *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     assert "train: 32 pairs" in run("prepare", "--data", corpus)
-    run("train", "--config", RECIPE / "tiny.toml", "--set", "training.epochs=1")
+    run("train", "--config", recipe / "tiny.toml", "--set", "training.epochs=1")
     scores = json.loads(run("evaluate", "--set", "decoding.beam_size=2").splitlines()[-1])
-    assert set(scores) == {"rouge_1", "rouge_2", "rouge_l"}
-    assert len((output / "written.jsonl").read_text().splitlines()) == 8
+    assert set(scores) == {"data", *metrics}
+    assert len((output / "validation_written.jsonl").read_text().splitlines()) == 8
     run("export")
     assert (output / "preset" / "SHA256SUMS").is_file()
 
 
 def test_one_line_makes_a_transformer_of_the_pointer_generator():
-    config = read_config(SummarizerConfig, RECIPE / "config.toml", ["decoder.kind=transformer", "vocabulary_size=100"])
-    model = TextSummarizer(config, Vocabulary(UNKNOWN_KINDS)).model
+    overrides = ["decoder.kind=transformer", "vocabulary_size=100"]
+    config = read_config(SummarizerConfig, APPS / "text_summarization" / "config.toml", overrides)
+    model = TextSummarizer(config, Vocabulary(UNKNOWN_CLASSES)).model
     assert type(model.encoder).__name__ == "TransformerEncoder"
     assert type(model.decoder.decoder).__name__ == "TransformerDecoder"
-
-
-@pytest.mark.parametrize("name", ["config.toml", "compression.toml", "transformer.toml", "tiny.toml"])
-def test_the_configurations_are_valid(name):
-    assert read_config(SummarizerConfig, RECIPE / name).training.label_smoothing == 0

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from attention_apps.serving.rest_format import TensorInfo
-from attention_apps.serving.server import PredictionServer, ServingLimits
 
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra `serve`")
+pytest.importorskip("starlette", reason="the server needs the extra `serve`")
 
 
 class FakeModel:
-    """Turns bytes around, and says how many rows were answered together."""
+    """Reverses bytes, and returns how many rows were in the batch."""
 
     version = "3"
     inputs: ClassVar = {
@@ -44,16 +44,20 @@ class FakeModel:
 
 
 @contextlib.contextmanager
-def running(models, **limits):
-    """As `running_application`, of a `PredictionServer`."""
-    with running_application(PredictionServer(models, ServingLimits(**limits))) as (url, server):
+def running(models, costs=None, **limits):
+    """As `running_application`, with a `PredictionServer` and its limits on connections."""
+    from attention_apps.serving.server import PredictionServer, ServingLimits, uvicorn_settings
+
+    limits = ServingLimits(**limits)
+    application = PredictionServer(models, limits, costs)
+    with running_application(application, **uvicorn_settings(limits)) as (url, server):
         yield url, server
 
 
 @contextlib.contextmanager
-def running_application(application):
-    """The URL of a server on loopback, and the server; stopped at the end as by Ctrl-C."""
-    server = uvicorn.Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="error"))
+def running_application(application, **settings):
+    """Yields the URL of a server on loopback, and the server; stops it at the end as Ctrl-C does."""
+    server = uvicorn.Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="error", **settings))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

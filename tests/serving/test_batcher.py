@@ -1,5 +1,8 @@
-import queue
+import gc
+import os
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ from attention_apps.serving.batcher import Batcher
 
 
 class Recorder:
-    """Doubles numbers once it is let go, and remembers the sizes of batches."""
+    """Doubles numbers once `go` is set, and records the sizes of batches."""
 
     def __init__(self):
         self.sizes = []
@@ -35,7 +38,7 @@ def recorder():
 
 @pytest.fixture
 def batcher(recorder):
-    batcher = Batcher(recorder, max_batch=4, delay=0.0, max_waiting=6)
+    batcher = Batcher(recorder, max_batch=4, delay=0.0, max_cost=10)
     yield batcher
     recorder.go.set()
     batcher.close()
@@ -83,13 +86,48 @@ def test_what_was_given_up_is_not_computed(batcher, recorder):
     assert sum(recorder.sizes) == 2
 
 
-def test_too_many_are_refused(batcher, recorder):
-    batcher.submit(rows(0))
+def test_a_batch_has_a_limit_on_its_cost(batcher, recorder):
+    first = batcher.submit(rows(0))
     assert recorder.begun.wait(10)
-    for number in range(6):
-        batcher.submit(rows(number))
-    with pytest.raises(queue.Full):
-        batcher.submit(rows(9))
+    futures = [batcher.submit(rows(number), cost) for number, cost in enumerate((4, 6, 1, 99, 2))]
+    recorder.go.set()
+    first.result(10)
+    assert [future.result(10)["y"].tolist() for future in futures] == [[0], [2], [4], [6], [8]]
+    assert recorder.sizes == [1, 2, 1, 1, 1]
+
+
+def test_inputs_that_were_given_up_or_answered_are_freed(batcher, recorder):
+    gc.disable()
+    try:
+        batcher.submit(rows(0))
+        assert recorder.begun.wait(10)
+        waiting, answered = rows(1), rows(2)
+        references = [weakref.ref(one["x"]) for one in (waiting, answered)]
+        given_up, future = batcher.submit(waiting), batcher.submit(answered)
+        del waiting, answered
+        given_up.cancel()
+        assert references[0]() is None
+        recorder.go.set()
+        assert future.result(10)["y"].tolist() == [4]
+        deadline = time.monotonic() + 10
+        while references[1]() is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert references[1]() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_fails_at_once(batcher):
+    child = os.fork()
+    if child == 0:
+        try:
+            batcher.submit(rows(1))
+        except RuntimeError as error:
+            os._exit(0 if "before this process was forked" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_closing_answers_what_waits(recorder):
@@ -98,5 +136,5 @@ def test_closing_answers_what_waits(recorder):
     recorder.go.set()
     batcher.close()
     assert [future.result(0)["y"].tolist() for future in futures] == [[2 * number] for number in range(5)]
-    with pytest.raises(queue.Full):
+    with pytest.raises(RuntimeError, match="shutting down"):
         batcher.submit(rows(1))

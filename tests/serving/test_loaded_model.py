@@ -1,5 +1,6 @@
-"""Exports that are called again and again: nothing is traced anew, and memory does not grow."""
+"""Exports that are called again and again: nothing is traced again, and memory does not grow."""
 
+import os
 import random
 from pathlib import Path
 
@@ -46,3 +47,18 @@ def test_thousands_of_calls_of_mixed_sizes_take_no_more_memory(name, lab):
     before = resident_bytes()
     call(CALLS)
     assert resident_bytes() - before < 24e6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_fails_at_once_instead_of_hanging(lab):
+    model = lab.export("summarizer")
+    model.predict({"text": [TEXT]})
+    child = os.fork()
+    if child == 0:
+        try:
+            model.predict({"text": [TEXT]})
+        except RuntimeError as error:
+            os._exit(0 if "before this process was forked" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,12 +1,25 @@
-"""The export of any function, here a small one; those of the applications are in `test_exported_*.py`."""
+"""The export of a small function; the applications' exports are in `test_exported_*.py`."""
+
+import errno
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
-from attention_apps.serving import LoadedModel, Signature, export_saved_model
-from attention_apps.serving.warm_up import WARM_UP
+from attention_apps import files
+from attention_apps.serving import (
+    DEFAULT_SIGNATURE,
+    TEXT_SIGNATURE,
+    LoadedModel,
+    Signature,
+    export_saved_model,
+    text_only,
+)
+from attention_apps.serving.saved_model import WARM_UP, newest_version, next_version, versions
 
 WEIGHT = tf.Variable(np.full((300, 100), 0.5, np.float32))
 TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), 0)
@@ -75,7 +88,7 @@ def test_equal_constants_of_a_function_are_stored_once(tmp_path):
             assert {0.5, 3.0} <= set(numbers)
 
 
-def test_the_next_export_is_the_next_version_and_no_half_one_is_ever_seen(folder, monkeypatch):
+def test_the_next_export_is_the_next_version_and_a_failed_one_leaves_nothing(folder):
     def fail(text):
         raise ValueError("cannot be traced")
 
@@ -109,6 +122,79 @@ def test_the_warm_up_is_read_by_tensorflow_servings_own_messages(folder):
     assert inputs == [[b"a"], [b"a", b"a"]] * 2
 
 
+def test_the_text_signature_shares_graph_and_weights(tmp_path):
+    def explain(text):
+        outputs = answer(text)
+        return outputs | {
+            "attention": outputs["score"][:, tf.newaxis] * WEIGHT[0],
+            "status": tf.fill(tf.shape(text), "ok"),
+        }
+
+    notes = {"text": "what is written", "score": "how good it is", "attention": "a large one", "status": "`ok`"}
+    spec = {"text": tf.TensorSpec([None], tf.string)}
+    signature = Signature(explain, spec, {"text": ["a"]}, {"text": "what is read"}, notes, resources=[TABLE])
+    both = {DEFAULT_SIGNATURE: signature, TEXT_SIGNATURE: text_only(signature)}
+    alone = export_saved_model(tmp_path / "alone", {DEFAULT_SIGNATURE: signature}, "")
+    folder = export_saved_model(tmp_path / "both", both, "")
+    model = LoadedModel(folder)
+    full, short = (model.predict({"text": ["a", "b"]}, name) for name in both)
+    assert set(full) == {"text", "score", "attention", "status"}
+    assert set(short) == {"text", "score", "status"}
+    for name, array in short.items():
+        np.testing.assert_array_equal(array, full[name])
+    assert "## Signature `text`" in (folder / "README.md").read_text(encoding="utf-8")
+    sizes = [(one / "variables" / "variables.data-00000-of-00001").stat().st_size for one in (alone, folder)]
+    assert sizes[1] - sizes[0] < 1000
+    assert count_nodes(folder, "Mul") == count_nodes(alone, "Mul") > 0
+
+
+def count_nodes(folder, op):
+    content = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    functions = content.meta_graphs[0].graph_def.library.function
+    return sum(node.op == op for function in functions for node in function.node_def)
+
+
+def test_exports_at_the_same_time_get_different_versions(tmp_path):
+    def export(_):
+        return export_saved_model(tmp_path / "many", {DEFAULT_SIGNATURE: make_signature()}, "").name
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(export, range(4))) == ["1", "2", "3", "4"]
+    assert sorted(path.name for path in (tmp_path / "many").iterdir()) == ["1", "2", "3", "4"]
+    for number in "1234":
+        assert LoadedModel(tmp_path / "many" / number).predict({"text": ["a"]})["score"].tolist() == [0.5]
+
+
+def test_a_version_taken_by_another_process_is_left_alone(tmp_path, monkeypatch):
+    rename, folder = files.rename, tmp_path / "busy"
+
+    def rename_too_late(source, target):
+        if target.name == "1":
+            target.mkdir()
+            (target / "saved_model.pb").write_bytes(b"of another process")
+        rename(source, target)
+
+    monkeypatch.setattr(files, "rename", rename_too_late)
+    assert export_saved_model(folder, {DEFAULT_SIGNATURE: make_signature()}, "") == folder / "2"
+    assert (folder / "1" / "saved_model.pb").read_bytes() == b"of another process"
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "sync_folder", "rename"])
+def test_an_export_that_fails_leaves_the_old_version_and_nothing_else(tmp_path, monkeypatch, operation):
+    folder = tmp_path / "full"
+    export_saved_model(folder, {DEFAULT_SIGNATURE: make_signature()}, "")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, operation, fail)
+        with pytest.raises(OSError, match="No space left"):
+            export_saved_model(folder, {DEFAULT_SIGNATURE: make_signature()}, "")
+    assert [path.name for path in folder.iterdir()] == ["1"]
+    assert LoadedModel(folder).predict({"text": ["a"]})["score"].tolist() == [0.5]
+
+
 def test_folders_that_hold_no_model_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         LoadedModel(tmp_path / "nowhere")
@@ -118,3 +204,88 @@ def test_folders_that_hold_no_model_are_named(tmp_path):
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"\xff not a model")
     with pytest.raises(ValueError, match="not a SavedModel that can be loaded"):
         LoadedModel(tmp_path)
+
+
+def make_versions(folder, *names):
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "saved_model.pb").touch()
+
+
+def test_versions_are_numbers(tmp_path):
+    make_versions(tmp_path, "2", "10", "1")
+    assert versions(tmp_path) == [1, 2, 10]
+    assert next_version(tmp_path) == 11
+    assert newest_version(tmp_path) == tmp_path / "10"
+
+
+def test_a_new_or_empty_folder_begins_with_one(tmp_path):
+    assert next_version(tmp_path) == next_version(tmp_path / "new") == 1
+
+
+def test_a_version_without_a_model_is_passed_over(tmp_path):
+    make_versions(tmp_path, "1")
+    (tmp_path / "2").mkdir()
+    assert newest_version(tmp_path) == tmp_path / "1"
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(ValueError, match="`folder` must be new, empty, or hold exported versions"):
+        next_version(tmp_path)
+    with pytest.raises(ValueError, match="must be new, empty"):
+        next_version(tmp_path / "thesis.txt")
+    with pytest.raises(ValueError, match="holds no exported model"):
+        newest_version(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def prediction_log():
+    """The part of TensorFlow Serving's message that is used here."""
+    pool = descriptor_pool.DescriptorPool()
+    for name in ("tensor_shape", "types", "resource_handle", "tensor"):
+        found = descriptor_pool.Default().FindFileByName(f"tensorflow/core/framework/{name}.proto")
+        pool.AddSerializedFile(found.serialized_pb)
+    file = descriptor_pb2.FileDescriptorProto(name="log.proto", package="log", syntax="proto3")
+    file.dependency.append("tensorflow/core/framework/tensor.proto")
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for message, fields in {
+        "ModelSpec": [("name", 1, None), ("signature_name", 3, None)],
+        "Entry": [("key", 1, None), ("value", 2, ".tensorflow.TensorProto")],
+        "PredictRequest": [("model_spec", 1, ".log.ModelSpec"), ("inputs", 2, ".log.Entry")],
+        "PredictLog": [("request", 1, ".log.PredictRequest")],
+        "PredictionLog": [("predict_log", 6, ".log.PredictLog")],
+    }.items():
+        described = file.message_type.add(name=message)
+        for name, number, kind in fields:
+            label = kinds.LABEL_REPEATED if name == "inputs" else kinds.LABEL_OPTIONAL
+            field = described.field.add(name=name, number=number, label=label)
+            field.type = kinds.TYPE_STRING if kind is None else kinds.TYPE_MESSAGE
+            if kind is not None:
+                field.type_name = kind
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("log.PredictionLog"))
+
+
+def test_each_signature_is_called_alone_and_as_a_batch(prediction_log, tmp_path):
+    long_text = "long " * 5000  # its length takes more than one byte to say
+    signature = Signature(
+        lambda text, size: {"text": text},
+        {"text": tf.TensorSpec([None], tf.string), "size": tf.TensorSpec([None, 2], tf.float32)},
+        {"text": [long_text], "size": [np.array([1.5, 2.0], np.float32)]},
+        {"text": "", "size": ""},
+        {"text": ""},
+    )
+    folder = export_saved_model(tmp_path / "mine", {"serving_default": signature, "other": signature}, "")
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(folder / WARM_UP))]
+    requests = [prediction_log.FromString(record).predict_log.request for record in records]
+    names = [request.model_spec.signature_name for request in requests]
+    assert names == ["serving_default", "serving_default", "other", "other"]
+    assert {request.model_spec.name for request in requests} == {"mine"}
+    for request, size in zip(requests, (1, 2, 1, 2), strict=True):
+        inputs = {
+            entry.key: tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry.value.SerializeToString()))
+            for entry in request.inputs
+        }
+        assert inputs["text"].tolist() == [long_text.encode()] * size
+        assert inputs["size"].tolist() == [[1.5, 2.0]] * size

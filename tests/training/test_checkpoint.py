@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attention_apps.training.checkpoint import CheckpointFolder, DamagedCheckpointError
+from tests.fault_injection import every_error, every_kill, leftovers
 
 
 def arrays(value):
@@ -87,6 +88,61 @@ def test_a_damaged_one_that_is_asked_for_by_name_is_an_error(tmp_path):
     (tmp_path / "best.safetensors").write_bytes(b"12345678")
     with pytest.raises(DamagedCheckpointError, match="best.safetensors is damaged or no checkpoint"):
         CheckpointFolder(tmp_path).load("best")
+
+
+@pytest.mark.parametrize("present", [("last",), ("previous",), ("last", "previous")])
+def test_without_an_intact_checkpoint_the_run_is_refused_with_the_way_to_restart(tmp_path, present):
+    folder = CheckpointFolder(tmp_path / "checkpoints")
+    save(folder, 1)
+    save(folder, 2)
+    for name in ("last", "previous"):
+        if name in present:
+            folder.path(name).write_bytes(folder.path(name).read_bytes()[:-1])
+        else:
+            folder.remove(name)
+    with pytest.raises(DamagedCheckpointError, match=f"The run in {tmp_path} cannot be resumed: .*--restart"):
+        folder.load_last()
+    folder.clear()
+    assert folder.load_last() is None
+
+
+BOTH = pytest.mark.parametrize("faults", [every_error, every_kill])
+
+
+@BOTH
+@pytest.mark.parametrize("earlier", [0, 1, 2])
+def test_a_failed_checkpoint_leaves_the_old_one_or_the_new_one(tmp_path, monkeypatch, faults, earlier):
+    folder, found = CheckpointFolder(tmp_path / "checkpoints"), set()
+
+    def prepare():
+        folder.clear()
+        for value in range(1, earlier + 1):
+            save(folder, value)
+
+    for _ in faults(monkeypatch, lambda: save(folder, 3), prepare):
+        checkpoint = folder.load_last()
+        found.add(0 if checkpoint is None else checkpoint.state["step"])
+        if checkpoint is not None:
+            assert_holds(checkpoint, checkpoint.state["step"])
+        save(folder, 4)
+        assert_holds(folder.load_last(), 4)
+    assert found == {earlier, 3}
+
+
+@BOTH
+def test_a_failed_named_checkpoint_leaves_the_old_one_or_the_new_one(tmp_path, monkeypatch, faults):
+    folder, found = CheckpointFolder(tmp_path / "checkpoints"), set()
+
+    def write(value):
+        folder.save("best", arrays(value), {"step": value, "name": "ü"})
+
+    for _ in faults(monkeypatch, lambda: write(2), lambda: write(1)):
+        checkpoint = folder.load("best")
+        found.add(checkpoint.state["step"])
+        assert_holds(checkpoint, checkpoint.state["step"])
+    assert found == {1, 2}
+    folder.clear()
+    assert leftovers(folder.folder) == []
 
 
 WRITER = """

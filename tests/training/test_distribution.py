@@ -14,8 +14,7 @@ from attention_apps.decoding import DecodingOptions
 from attention_apps.training.checkpoint import CheckpointFolder
 from attention_apps.training.config import SelfCriticalConfig
 from attention_apps.training.distribution import chief_value, find_strategy, is_chief, local_shards
-from attention_apps.training.self_critical import SelfCritical
-from attention_apps.training.teacher_forcing import TeacherForcing
+from attention_apps.training.objectives import SelfCritical, TeacherForcing
 from attention_apps.training.trainer import Trainer
 from tests.training.tiny_training import make_batches, make_config, make_model, teacher_forced_accuracy
 
@@ -38,8 +37,8 @@ def train(folder, accumulate=1, slow=False):
     config = make_config(epochs=3, accumulate=accumulate, ema=0.9, log_every=1, checkpoint_minutes=1e-6)
     model = make_model()
     objective = SlowTeacherForcing(model, config) if slow else None
-    trainer = Trainer(model, config, folder, objective, teacher_forced_accuracy, quiet=True)
-    return trainer.fit(make_batches(batch_size=BATCH_SIZE))
+    batches = make_batches(batch_size=BATCH_SIZE)
+    return Trainer(model, batches, config, folder, objective, teacher_forced_accuracy, quiet=True).fit()
 
 
 def train_mirrored(folder, accumulate=1):
@@ -73,7 +72,8 @@ def train_mirrored_on_rewards(folder):
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         model = make_model(dropout=0.1)
         objective = SelfCritical(model, SelfCriticalConfig(samples=3), reward, DecodingOptions(max_length=4))
-        history = Trainer(model, make_config(epochs=1), folder, objective, quiet=True).fit(make_batches(batch_size=29))
+        batches = make_batches(batch_size=29)
+        history = Trainer(model, batches, make_config(epochs=1), folder, objective, quiet=True).fit()
         assert history.steps == 2  # the last batch has one example: a part of it has none
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from attention_apps.training.checkpoint import CheckpointFolder
 from attention_apps.training.config import ScheduledSamplingConfig
-from attention_apps.training.teacher_forcing import TeacherForcing
+from attention_apps.training.objectives import TeacherForcing
 from attention_apps.training.trainer import Trainer
 from tests.training.tiny_training import make_batches, make_config, make_model, teacher_forced_accuracy, weights_of
 
@@ -43,7 +43,8 @@ def run(folder, seed):
     )
     model = make_model(dropout=0.3, seed=seed)
     objective = SlowTeacherForcing(model, config)
-    Trainer(model, config, folder, objective, teacher_forced_accuracy, quiet=True).fit(make_batches(batch_size=4))
+    batches = make_batches(batch_size=4)
+    Trainer(model, batches, config, folder, objective, teacher_forced_accuracy, quiet=True).fit()
 
 
 def start(folder, seed):
@@ -123,7 +124,7 @@ def test_after_an_error_and_with_a_damaged_checkpoint_the_run_goes_on_from_the_o
 
     def fit(folder, objective):
         model = make_model()
-        Trainer(model, config, folder, objective(model, config), quiet=True).fit(make_batches())
+        Trainer(model, make_batches(), config, folder, objective(model, config), quiet=True).fit()
         return weights_of(model)
 
     with pytest.raises(OSError, match="the disk is gone"):

@@ -1,14 +1,18 @@
-"""A model and data so small that a training takes a second: spell backwards what is read, as far as one can."""
+"""A model and data so small that training takes a second: spell the source backwards."""
+
+import csv
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from attention_apps.data.batches import Batches
 from attention_apps.layers.masks import masked_softmax
 from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.training.config import TrainingConfig
-from attention_apps.training.datasets import Batches
+from attention_apps.training.objectives import TeacherForcing
+from attention_apps.training.trainer import Trainer
 
 VOCABULARY = 9
 SIGNATURE = {
@@ -81,25 +85,20 @@ class TinyDecoder(keras.layers.Layer):
         self.output_dense.build((None, None, 11))
         self.built = True
 
-    def call(self, tokens, memory):
-        return self.teacher_force(tokens, memory)["logits"]
-
-    def teacher_force(self, tokens, memory):
+    def call(self, tokens, memory, return_dict=False):
         rows, shape = ops.reshape(tokens, (ops.shape(memory["values"])[0], -1)), ops.shape(tokens)
         query = self.embedding(rows)
         context, weights, state = self.attention(query, memory["values"], value_mask=memory["mask"])
         logits = self.output_dense(ops.concatenate([query, context], axis=-1))
-        return {
-            "logits": ops.reshape(logits, (*shape, self.vocabulary_size)),
-            "attention": ops.reshape(weights, (*shape, ops.shape(weights)[-1])),
-            "attention_state": state,
-        }
+        logits = ops.reshape(logits, (*shape, self.vocabulary_size))
+        weights = ops.reshape(weights, (*shape, ops.shape(weights)[-1]))
+        return {"logits": logits, "attention": weights, "attention_state": state} if return_dict else logits
 
     def init_state(self, memory):
         return {"values": memory["values"], "mask": memory["mask"]}
 
     def step(self, token, state):
-        return self.teacher_force(token[:, None], state)["logits"][:, 0], state
+        return self(token[:, None], state)[:, 0], state
 
 
 def make_examples(count=30, seed=5):
@@ -142,3 +141,33 @@ def teacher_forced_accuracy(model):
     right = tf.boolean_mask(tf.argmax(logits, -1, tf.int32) == targets, targets != 0)
     accuracy = float(tf.reduce_mean(tf.cast(right, tf.float32)))
     return {"metrics": {"accuracy": accuracy}, "samples": [("a source", "a reference", "a text")]}
+
+
+def fit(folder, config=None, model=None, batches=None, restart=False, extra_loss=None, validate=None, **options):
+    model = make_model() if model is None else model
+    config = make_config() if config is None else config
+    batches = make_batches() if batches is None else batches
+    objective = TeacherForcing(model, config, extra_loss)
+    trainer = Trainer(model, batches, config, folder, objective, validate, quiet=True, **options)
+    return trainer.fit(restart), model, trainer
+
+
+def read_table(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def assert_equal_weights(one, other):
+    for a, b in zip(weights_of(one), weights_of(other), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def given_values(name, values):
+    """A validation that returns these values one after the other, and the weights it has seen."""
+    seen = []
+
+    def validate(model):
+        seen.append(weights_of(model))
+        return {"metrics": {name: values[len(seen) - 1]}}
+
+    return validate, seen

@@ -1,0 +1,60 @@
+from . import applications, data, decoding, layers, metrics, models, plots, preprocessing, serving, training
+from .applications import (
+    Caption,
+    Compression,
+    ImageCaptioner,
+    SentenceCompressor,
+    SpeechRecognizer,
+    Summary,
+    TextSummarizer,
+    Transcript,
+    load,
+)
+from .decoding.beam_search import beam_search
+from .decoding.options import DecodingOptions
+from .decoding.result import DecodingResult
+from .decoding.sampling import sample
+from .models.pointer_generator import PointerGenerator
+from .models.recurrent_decoder import RecurrentDecoder
+from .models.seq2seq import Seq2Seq
+from .models.text_encoder import TextEncoder
+from .models.transformer_decoder import TransformerDecoder
+from .preprocessing.vocabulary import Vocabulary
+from .training.config import TrainingConfig
+from .training.trainer import Trainer
+
+__version__: str
+__all__ = [
+    "Caption",
+    "Compression",
+    "DecodingOptions",
+    "DecodingResult",
+    "ImageCaptioner",
+    "PointerGenerator",
+    "RecurrentDecoder",
+    "SentenceCompressor",
+    "Seq2Seq",
+    "SpeechRecognizer",
+    "Summary",
+    "TextEncoder",
+    "TextSummarizer",
+    "Trainer",
+    "TrainingConfig",
+    "Transcript",
+    "TransformerDecoder",
+    "Vocabulary",
+    "__version__",
+    "applications",
+    "beam_search",
+    "data",
+    "decoding",
+    "layers",
+    "load",
+    "metrics",
+    "models",
+    "plots",
+    "preprocessing",
+    "sample",
+    "serving",
+    "training",
+]

@@ -1,0 +1,74 @@
+from .application import Application, Evaluation
+from .captioning.caption import Caption
+from .captioning.captioner import ImageCaptioner
+from .captioning.config import CaptionerConfig, ImageEncoderConfig
+from .compression.compression import Compression
+from .compression.compressor import SentenceCompressor
+from .compression.config import (
+    CompressionDecodingOptions,
+    CompressorConfig,
+    CompressorEncoderConfig,
+    TagDecoderConfig,
+)
+from .confidence import ConfidenceConfig
+from .parts import Codec, Examples, OutputOptions, Parts, RawInput, Reader, Reading, Source
+from .pipeline import Pipeline
+from .recognition.config import (
+    AugmentationConfig,
+    GroupShare,
+    ListenerConfig,
+    RecognizerConfig,
+    SpeechDecodingOptions,
+    TranscriptOptions,
+)
+from .recognition.recognizer import SpeechRecognizer
+from .recognition.transcript import SpokenWord, Transcript, TranscriptPart
+from .summarization.config import SummarizerConfig, SummaryDecodingOptions, SummaryOptions, TextEncoderConfig
+from .summarization.summarizer import TextSummarizer
+from .summarization.summary import Summary, SummaryLine
+from .tasks import TASKS, application_class, load
+
+__all__ = [
+    "TASKS",
+    "Application",
+    "AugmentationConfig",
+    "Caption",
+    "CaptionerConfig",
+    "Codec",
+    "Compression",
+    "CompressionDecodingOptions",
+    "CompressorConfig",
+    "CompressorEncoderConfig",
+    "ConfidenceConfig",
+    "Evaluation",
+    "Examples",
+    "GroupShare",
+    "ImageCaptioner",
+    "ImageEncoderConfig",
+    "ListenerConfig",
+    "OutputOptions",
+    "Parts",
+    "Pipeline",
+    "RawInput",
+    "Reader",
+    "Reading",
+    "RecognizerConfig",
+    "SentenceCompressor",
+    "Source",
+    "SpeechDecodingOptions",
+    "SpeechRecognizer",
+    "SpokenWord",
+    "Summary",
+    "SummaryDecodingOptions",
+    "SummaryLine",
+    "SummaryOptions",
+    "SummarizerConfig",
+    "TagDecoderConfig",
+    "TextEncoderConfig",
+    "TextSummarizer",
+    "Transcript",
+    "TranscriptOptions",
+    "TranscriptPart",
+    "application_class",
+    "load",
+]

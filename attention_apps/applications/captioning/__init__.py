@@ -1,0 +1,1 @@
+"""Image captioning: Show, Attend and Tell."""

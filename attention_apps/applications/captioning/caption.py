@@ -1,0 +1,65 @@
+"""A caption and where the model looked for each word."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attention_apps.plots.photo_attention import (
+    PhotoAttention,
+    draw_photo_attention,
+    photo_attention_html,
+    write_photo_attention,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Caption:
+    """A caption and how it came about.
+
+    Attributes:
+        text: the caption.
+        score: what the search ranked it by; more is better.
+        tokens: its words.
+        alternatives: text and score of each hypothesis asked for, best first.
+        attention: `(words, rows, columns)`, how much each region of the photo was looked at for each word.
+        confidence: how sure the model is, from 0 to 1.
+        unsure: whether the confidence is below the threshold of the preset.
+        error: why the photo could not be captioned, or `None`.
+        source: the item that was captioned.
+        pixels: `(height, width, 3)`, what the model saw of the photo, made smaller if it is large.
+    """
+
+    text: str
+    score: float
+    tokens: list[str]
+    alternatives: list[tuple[str, float]]
+    attention: np.ndarray | None
+    confidence: float = 0.0
+    unsure: bool = False
+    error: str | None = None
+    source: Any = field(default=None, repr=False)
+    pixels: np.ndarray | None = field(default=None, repr=False)
+
+    @classmethod
+    def failed(cls, source: Any, error: str) -> "Caption":
+        """The result of an image that could not be captioned."""
+        return cls("", float("-inf"), [], [], None, error=error, source=source)
+
+    def plot(self, path: str | os.PathLike) -> None:
+        """Draws the photo, and for each word where the model looked, as PNG, SVG or PDF by the ending of the path."""
+        draw_photo_attention(self._shown(), path)
+
+    def to_html(self, path: str | os.PathLike) -> None:
+        """Writes a page that lights up where the model looked for the word under the pointer; it needs nothing else."""
+        write_photo_attention(self._shown(), self.alternatives, path)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows."""
+        return None if self.pixels is None else photo_attention_html(self._shown(), self.alternatives)
+
+    def _shown(self):
+        if self.pixels is None:
+            raise ValueError(f"This caption has no photo to show. {self.error or ''}".strip())
+        return PhotoAttention(self.pixels, self.tokens, self.attention)

@@ -1,0 +1,85 @@
+"""Show, Attend and Tell."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, overload
+
+import numpy as np
+import PIL.Image
+
+from attention_apps.applications.application import Application
+from attention_apps.applications.captioning.caption import Caption
+from attention_apps.applications.captioning.codec import CaptionCodec
+from attention_apps.applications.captioning.config import CaptionerConfig
+from attention_apps.applications.captioning.examples import CaptionExamples
+from attention_apps.applications.captioning.reader import ImageReader
+from attention_apps.applications.parts import Parts
+from attention_apps.models import ImageEncoder, Seq2Seq
+from attention_apps.models.decoder_config import make_decoder
+from attention_apps.preprocessing.vocabulary import Vocabulary
+
+Image = str | PathLike | bytes | PIL.Image.Image | np.ndarray
+
+
+class ImageCaptioner(Application):
+    """Writes a caption for a photo and shows where it looked for each word.
+
+    Example:
+        captioner = ImageCaptioner.from_preset()
+        caption = captioner.caption("photo.jpg")
+        caption.text, caption.attention.shape   # ("a dog runs ...", (words, rows, columns))
+
+    Reference:
+        Xu et al. 2015, "Show, Attend and Tell".
+    """
+
+    task = "image_captioning"
+    config_class = CaptionerConfig
+    default_preset = "show_attend_tell_flickr8k"
+
+    def __init__(self, config: CaptionerConfig | None = None, vocabulary: Vocabulary | None = None):
+        super().__init__(
+            config,
+            vocabulary,
+            Parts(
+                reader=ImageReader,
+                codec=CaptionCodec,
+                model=make_model,
+                examples=CaptionExamples,
+                load_pretrained=lambda model: model.encoder.load_pretrained(),
+            ),
+        )
+
+    @overload
+    def caption(self, images: Image, **options: Any) -> Caption: ...
+
+    @overload
+    def caption(self, images: Sequence[Image], **options: Any) -> list[Caption]: ...
+
+    def caption(self, images: Image | Sequence[Image], **options: Any) -> Caption | list[Caption]:
+        """Captions one image, or each of a list: paths, bytes, PIL images or arrays.
+
+        A single image that cannot be read raises an error; in a list it gets a caption with its `error` and no text.
+
+        Args:
+            options: of the search, as keywords: `beam_size=3, num_best=5`.
+        """
+        return self.answer(images, options)
+
+
+def make_model(config: CaptionerConfig, vocabulary: Vocabulary) -> Seq2Seq:
+    """Builds the encoder and the decoder of a captioner."""
+    encoder = ImageEncoder(
+        config.encoder.backbone,
+        config.encoder.image_size,
+        include_head=config.encoder.include_head,
+        trainable_from=config.encoder.trainable_from,
+        units=config.encoder.units,
+        dropout=config.encoder.dropout,
+        region_dropout=config.encoder.region_dropout,
+        mirrored=config.encoder.mirrored,
+        name="encoder",
+    )
+    model = Seq2Seq(encoder, make_decoder(config.decoder, len(vocabulary)))
+    model.build({"source": {"features": (None, *encoder.feature_shape)}, "tokens": (None, None)})
+    return model

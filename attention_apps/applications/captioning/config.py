@@ -1,0 +1,79 @@
+"""The configuration of an image captioner."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.parts import OutputOptions
+from attention_apps.checks import require_between, require_fraction
+from attention_apps.constants import UNKNOWN
+from attention_apps.decoding import DecodingOptions
+from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
+from attention_apps.training.config import TrainingConfig
+
+
+@dataclass(frozen=True)
+class ImageEncoderConfig:
+    """The network that looks at the photo; see `ImageEncoder`."""
+
+    backbone: str = "efficientnet_lite2"
+    image_size: int = 256
+    # How a photo becomes a square: squashed as a whole, or its center cropped.
+    fit: Literal["squash", "crop"] = "squash"
+    include_head: bool = True
+    trainable_from: str | None = None
+    units: int | None = None
+    dropout: float = 0.0
+    # The share of the regions that training hides from attention.
+    region_dropout: float = 0.0
+    # Average the features of the photo and of its mirror image; only for a frozen backbone.
+    mirrored: bool = False
+
+    def __post_init__(self) -> None:
+        require_between(self, 32, 1024, "image_size")
+        require_between(self, 1, 8192, "units")
+        require_fraction(self, "dropout", "region_dropout")
+
+
+def _paper_decoder() -> DecoderConfig:
+    return DecoderConfig(
+        embedding_dim=256,
+        units=512,
+        attention=AttentionConfig(kind="additive", units=256),
+        context_gate="scalar",
+        deep_output=True,
+        tied_embeddings=True,
+        dropout=0.5,
+    )
+
+
+def _decoding() -> DecodingOptions:
+    return DecodingOptions(length_penalty=0.7, length_penalty_kind="average", banned_tokens=(UNKNOWN,))
+
+
+@dataclass(frozen=True)
+class CaptionerConfig:
+    """The configuration of an `ImageCaptioner`."""
+
+    encoder: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
+    decoder: DecoderConfig = field(default_factory=_paper_decoder)
+    decoding: DecodingOptions = field(default_factory=_decoding)
+    output: OutputOptions = field(default_factory=OutputOptions)
+    confidence: ConfidenceConfig = field(default_factory=ConfidenceConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    # Words that are rarer than this in the training captions are out of vocabulary.
+    min_count: int = 5
+    # Captions of a photo that one training step uses. Where there are more, some are drawn each time.
+    captions_per_image: int = 5
+    # Longer captions are left out of training.
+    max_words: int = 50
+    # Cropped and recolored versions of each photo whose features training caches. With none, and a trainable backbone,
+    # photos are augmented anew each time.
+    augmented_views: int = 0
+
+    def __post_init__(self) -> None:
+        require_between(self, 0, 100, "augmented_views")
+
+    def min_parameters(self, vocabulary_size: int) -> int:
+        """The fewest parameters the model can have, known without building it."""
+        return self.decoder.min_parameters(vocabulary_size)

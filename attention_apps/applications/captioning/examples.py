@@ -1,0 +1,207 @@
+"""Photos and their captions as training examples."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from attention_apps.applications.captioning.codec import CaptionCodec
+from attention_apps.applications.captioning.config import CaptionerConfig
+from attention_apps.applications.parts import Examples, Reading, Source
+from attention_apps.constants import END, START
+from attention_apps.data import Batches, DataCheck, FeatureCache, Row, group_rows
+from attention_apps.metrics import MetricResult, bleu, cider
+from attention_apps.models import Seq2Seq
+from attention_apps.preprocessing import captions
+from attention_apps.preprocessing.image import read_image
+from attention_apps.preprocessing.image_augmentation import augment_image, may_flip
+from attention_apps.preprocessing.image_graph import resize_image
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.training.config import TrainingConfig
+
+# The second of the cached views of a photo.
+_MIRRORED = 1
+
+
+class CaptionExamples(Examples):
+    """One example for each photo: its features or pixels, and all its captions.
+
+    The features that the frozen part of the backbone computes for each photo, its mirror image and, in training, its
+    `augmented_views` are cached. Without these views and with a trainable backbone, the photos themselves are read and
+    augmented anew each time.
+
+    Args:
+        rows: rows of a manifest, with `image` and `caption`.
+    """
+
+    columns = ("image", "caption")
+    path_columns = ("image",)
+    reward_metric = "cider"
+
+    def __init__(self, rows: Sequence[Row], config: CaptionerConfig):
+        super().__init__(rows, config)
+        groups = group_rows(rows, "image")
+        self.paths = list(groups)
+        self._captions = [[row["caption"] for row in group] for group in groups.values()]
+        tokens = captions.tokenize([caption for texts in self._captions for caption in texts]).to_list()
+        words = iter([[word.decode() for word in row] for row in tokens])
+        self._words = [[next(words) for _ in texts] for texts in self._captions]
+
+    # What is particular about the data
+
+    @staticmethod
+    def data_check(config: CaptionerConfig, codec: CaptionCodec | None) -> DataCheck:
+        return DataCheck(
+            "image",
+            "caption",
+            probe=_probe,
+            probe_name="read_image",
+            tokenize=_tokenize,
+            vocabulary=None if codec is None else codec.vocabulary,
+            max_target_length=config.max_words,
+        )
+
+    @staticmethod
+    def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
+        bleus = {f"bleu_{order}": bleu(texts, references, max_order=order) for order in (1, 4)}
+        return {"cider": cider(texts, references), **bleus}
+
+    def make_vocabulary(self) -> Vocabulary:
+        return Vocabulary.build(self._all_words(), min_count=self.config.min_count)
+
+    def unknown_rates(self, codec: CaptionCodec) -> dict[str, float]:
+        return {"caption": codec.vocabulary.unknown_rate(self._all_words())}
+
+    def _all_words(self) -> Iterator[list[str]]:
+        return (words for group in self._words for words in group)
+
+    # Examples
+
+    def bind(self, codec: CaptionCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
+        self.codec, self.encoder, self.training = codec, model.encoder, training
+        self._tokens = [self._encode(group) for group in self._words]
+        self._flips = {path: training and may_flip(texts) for path, texts in zip(self.paths, self._captions)}
+        self.features: FeatureCache | None = None
+        if self.config.encoder.trainable_from is None or self.config.augmented_views:
+            self.features = FeatureCache(cache, self._cache_key())
+            size = self.config.encoder.image_size
+            spec = [tf.TensorSpec((None, size, size, 3), tf.uint8)]
+            self._extract = tf.function(self.encoder.extract, spec, autograph=False)
+            self.features.fill(self.paths, self._compute_features, quiet=quiet)
+
+    def batches(self, training_config: TrainingConfig) -> Batches:
+        tokens = tf.TensorSpec((self.config.captions_per_image, None), tf.int32)
+        source = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in self.source_signature.items()}
+        return Batches(
+            self,
+            {"source": source, "tokens": tokens},
+            batch_size=training_config.batch_size,
+            seed=training_config.seed,
+            augment=self.augment,
+        )
+
+    @property
+    def source_signature(self) -> Mapping[str, tf.TensorSpec]:  # type: ignore[override]
+        if self.features is None:
+            size = self.config.encoder.image_size
+            return {"image": tf.TensorSpec((None, size, size, 3), tf.uint8)}
+        return {"features": tf.TensorSpec((None, *self.encoder.feature_shape), tf.float16)}
+
+    def reading(self, index: int) -> Reading:
+        return Reading([Source(self._source(index))], self.paths[index])
+
+    def references(self, index: int) -> list[str]:
+        return self._captions[index]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        tokens = self._tokens[index][: self.config.captions_per_image]
+        return {"source": self._source(index), "tokens": tokens, "index": index}
+
+    def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
+        """The photo as training sees it this time, with some of its captions where it has too many."""
+        path, tokens = self.paths[example["index"]], self._tokens[example["index"]]
+        if len(tokens) > self.config.captions_per_image:
+            chosen = random.permutation(len(tokens))[: self.config.captions_per_image]
+            tokens = tokens[np.sort(chosen)]
+        if self.features is None:
+            seed = random.integers(0, 2**31, 2)
+            size = self.config.encoder.image_size
+            pixels = augment_image(tf.constant(read_image(path)), seed, size, self._flips[path])
+            return {"source": {"image": pixels.numpy()}, "tokens": tokens}
+        views = self.features[path]
+        view = random.integers(len(views))
+        if view == _MIRRORED and not self.encoder.mirrored and not self._flips[path]:
+            view = 0
+        return {"source": {"features": views[view]}, "tokens": tokens}
+
+    def _source(self, index: int) -> dict[str, np.ndarray]:
+        path, config = self.paths[index], self.config.encoder
+        if self.features is not None:
+            return {"features": self.features[path][0]}
+        return {"image": resize_image(tf.constant(read_image(path)), config.image_size, config.fit).numpy()}
+
+    def _encode(self, group: Sequence[Sequence[str]]) -> np.ndarray:
+        """Token ids `(captions, time)`, at least as many rows as a step takes; missing captions are padding."""
+        ids = [[START, *self.codec.vocabulary.encode(words), END] for words in group]
+        tokens = np.zeros((max(len(ids), self.config.captions_per_image), max(map(len, ids))), np.int32)
+        for row, line in enumerate(ids):
+            tokens[row, : len(line)] = line
+        return tokens
+
+    def _compute_features(self, paths: Sequence[str]) -> list[np.ndarray]:
+        """`(2 + views, positions, channels)` for each photo: as it is, mirrored, and augmented.
+
+        Features that are the mean over the photo and its mirror image need no mirrored view.
+        """
+        squares = [square for path in paths for square in self._squares(path)]
+        features = self._extract(tf.stack(squares)).numpy().astype(np.float16)
+        return np.split(features, len(paths))
+
+    def _squares(self, path):
+        size, fit = self.config.encoder.image_size, self.config.encoder.fit
+        photo = tf.constant(read_image(path))
+        square = resize_image(photo, size, fit)
+        yield from (square,) if self.encoder.mirrored else (square, tf.reverse(square, [1]))
+        for view in range(self._num_views):
+            yield augment_image(photo, (zlib.crc32(path.encode()), view), size, self._flips[path])
+
+    @property
+    def _num_views(self):
+        return self.config.augmented_views if self.training else 0
+
+    def _cache_key(self):
+        config, fixed = self.config.encoder, self.encoder.network.non_trainable_weights
+        total = sum(float(np.abs(weight.numpy()).astype(np.float64).sum()) for weight in fixed)
+        key = {
+            "backbone": config.backbone,
+            "weights": round(total, 2),
+            "image_size": config.image_size,
+            "fit": config.fit,
+            "include_head": config.include_head,
+            "mirrored": config.mirrored,
+            "trainable_from": config.trainable_from,
+            "augmented_views": self._num_views,
+        }
+        if self._num_views:  # which views are mirrored depends on the captions
+            key["never_mirrored"] = sorted(path for path, flips in self._flips.items() if not flips)
+        return key
+
+
+def _probe(path: str) -> None:
+    """Raises an error where a photo cannot be read."""
+    read_image(path)
+
+
+@tf.function(input_signature=[tf.TensorSpec((1,), tf.string)], autograph=False)
+def _tokenize_one(text):
+    return captions.tokenize(text).values
+
+
+def _tokenize(text: str) -> list[str]:
+    return [word.decode() for word in _tokenize_one(tf.constant([text])).numpy()]

@@ -1,0 +1,149 @@
+"""Compressions: the kept words of each sentence, spelled as the user typed them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tensorflow as tf
+
+from attention_apps.applications.compression.compression import Compression
+from attention_apps.applications.compression.config import CompressionDecodingOptions, CompressorConfig
+from attention_apps.applications.compression.keep_limit import keep_limit
+from attention_apps.applications.confidence import calibrated, geometric_mean
+from attention_apps.applications.outputs import best_tokens, ranked, token_probabilities
+from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
+from attention_apps.applications.summarization.codec import STATUS_NOTE, chosen_parts, mean_encoding, serve_text
+from attention_apps.applications.summarization.config import SummaryOptions
+from attention_apps.applications.summarization.summary import SummaryLine
+from attention_apps.constants import UNKNOWN
+from attention_apps.decoding import DecodingResult
+from attention_apps.models.tag_decoder import KEEP
+from attention_apps.preprocessing.sentence_words import join_kept, model_form
+from attention_apps.preprocessing.text import JOINER
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import to_model_forms, unknown_class_ids
+
+
+class TagCodec(Codec):
+    """Tags that keep or delete the words of a sentence.
+
+    Args:
+        vocabulary: the words that the model knows: in lower case, numbers as `##`.
+    """
+
+    output_notes: Mapping[str, str] = {
+        "text": "compressions, best first",
+        "score": "what the compressions are ranked by; more is better",
+        "confidence": "how sure the best compression is, from 0 to 1",
+        "unsure": "whether that is below the threshold of the preset",
+        "source_tokens": "the tokens of the text, then empty strings",
+        "kept": "whether each of these is in the best compression",
+        "status": STATUS_NOTE,
+    }
+
+    def __init__(self, config: CompressorConfig, vocabulary: Vocabulary):
+        super().__init__(config, vocabulary)
+        self.model_vocabulary = to_model_forms(vocabulary, model_form)
+        self.resources = (self.model_vocabulary.table,)
+
+    @staticmethod
+    def forms(vocabulary: Vocabulary) -> tuple[str, ...]:
+        """The words of a vocabulary in the forms that the model knows."""
+        return to_model_forms(vocabulary, model_form).tokens
+
+    def prepare(self, source: Tensors) -> Tensors:
+        forms = model_form(source["tokens"])
+        token_ids = self.model_vocabulary.lookup(forms)
+        return {"token_ids": tf.where(token_ids == UNKNOWN, unknown_class_ids(forms), token_ids)}
+
+    def search_options(self, options: CompressionDecodingOptions) -> CompressionDecodingOptions:
+        """As many tags as there are words, and the same tag again and again."""
+        length = self.config.max_source_length + 1
+        return replace(options, max_length=length, min_length=1, no_repeat_ngram_size=0, banned_tokens=())
+
+    def scorers(self, memory: Tensors, options: CompressionDecodingOptions) -> Sequence[Any]:
+        if not (options.keep_bias or options.min_words or options.max_words):
+            return ()
+        return (keep_limit(memory["mask"], options),)
+
+    def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
+        keep = _keep(token_ids, source["tokens"])
+        return join_kept(tf.broadcast_to(source["tokens"][:, tf.newaxis], tf.shape(keep)), keep)
+
+    def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
+        tokens = source["tokens"]
+        keep = _keep(result.token_ids[:, :1], tokens)[:, 0]
+        is_word = tokens != ""
+        # A tag has a probability of its own; the end token has not.
+        tags = tf.pad(token_probabilities(forced), [[0, 0], [0, tf.shape(tokens)[1]]])[:, : tf.shape(tokens)[1]]
+        return {
+            "text": self.texts(result.token_ids, source),
+            "score": result.scores,
+            **calibrated(geometric_mean(tags, is_word), self.config.confidence),
+            "tokens": tf.strings.regex_replace(tf.where(keep, tokens, ""), JOINER, ""),
+            "kept": keep,
+            "attention": tf.linalg.diag(tf.cast(keep, tf.float32)),
+            "encoding": mean_encoding(memory),
+        }
+
+    def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Compression:
+        if not parts:
+            return Compression.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
+        lines = [_line(source, outputs) for source, outputs in chosen_parts(parts, options.sentences)]
+        separator = " " if options.sentences is None else "\n"
+        threshold = self.config.confidence.threshold
+        return Compression(lines, reading.shown.tokens, separator, threshold, source=reading.item)
+
+    def failed(self, item: Any, error: str) -> Compression:
+        return Compression.failed(item, error)
+
+    def serve(self, outputs: Tensors, context: Tensors, options: SummaryOptions) -> Tensors:
+        """Joins the compressed sentences of each text."""
+        if options.sentences is not None:
+            raise ValueError(f"`sentences` must be None in an export. Received: sentences={options.sentences}")
+        rows, tokens, sentences = context["rows"], context["tokens"], context["sentences"]
+        batch = tokens.nrows()
+        outputs = {name: tensor[:-1] for name, tensor in outputs.items()}  # the last sentence is of no text
+        kept = tf.boolean_mask(outputs["kept"], sentences[:-1] != "")
+        confidence = tf.math.unsorted_segment_min(outputs["confidence"], rows, batch)
+        joined = {
+            "text": _join_sentences(outputs["text"], rows, batch),
+            "score": tf.math.unsorted_segment_mean(outputs["score"], rows, batch),
+            "confidence": confidence,
+            "unsure": confidence < self.config.confidence.threshold,
+            "kept": tokens.with_flat_values(kept).to_tensor(False),
+            "source_tokens": tf.strings.regex_replace(tokens.to_tensor(""), JOINER, ""),
+        }
+        return serve_text(joined, context)
+
+
+def _line(source, outputs):
+    start, end = source.place
+    tokens, attention = best_tokens(outputs)
+    alternatives = ranked(outputs)
+    return SummaryLine(
+        score=alternatives[0][1],
+        tokens=tokens,
+        alternatives=alternatives,
+        attention=attention[:, : end - start],
+        copied=[True] * len(tokens),
+        passage=(start, end),
+        confidence=float(outputs["confidence"]),
+    )
+
+
+def _keep(token_ids, tokens):
+    """Whether each source token is kept, `(batch, num_best, source)`."""
+    missing = tf.maximum(tf.shape(tokens)[1] - tf.shape(token_ids)[2], 0)
+    tags = tf.pad(token_ids, [[0, 0], [0, 0], [0, missing]])[..., : tf.shape(tokens)[1]]
+    return (tags == KEEP) & (tokens != "")[:, tf.newaxis]
+
+
+def _join_sentences(texts, rows, batch):
+    """The sentences `(sentences, num_best)` of each text with spaces between them; empty ones are left out."""
+    joined = []
+    for rank in range(texts.shape[1]):
+        is_left = texts[:, rank] != ""
+        some, their_rows = tf.boolean_mask(texts[:, rank], is_left), tf.boolean_mask(rows, is_left)
+        joined.append(tf.strings.unsorted_segment_join(some, their_rows, batch, separator=" "))
+    return tf.stack(joined, axis=1)

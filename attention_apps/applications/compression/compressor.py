@@ -1,0 +1,70 @@
+"""Sentence compression by deletion."""
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+from attention_apps.applications.application import Application
+from attention_apps.applications.compression.codec import TagCodec
+from attention_apps.applications.compression.compression import Compression
+from attention_apps.applications.compression.config import CompressorConfig
+from attention_apps.applications.compression.examples import CompressionExamples
+from attention_apps.applications.compression.reader import SentenceReader
+from attention_apps.applications.parts import Parts
+from attention_apps.models import Seq2Seq, TextEncoder
+from attention_apps.models.tag_decoder import TagDecoder
+from attention_apps.preprocessing.vocabulary import Vocabulary
+
+
+class SentenceCompressor(Application):
+    """Shortens each sentence of a text by deleting words, and keeps the others as they were typed.
+
+    With `sentences=N`, only N sentences are kept, a line for each: the first, and those whose encoding is most like
+    that of the whole text. A text of fewer than four words stays as it is.
+
+    Example:
+        compressor = SentenceCompressor.from_preset()
+        compressor.compress("A man was arrested on Monday, police said.").text
+
+    Reference:
+        Filippova et al. 2015, "Sentence Compression by Deletion with LSTMs".
+    """
+
+    task = "sentence_compression"
+    config_class = CompressorConfig
+    default_preset = "sentence_compression_google"
+
+    def __init__(self, config: CompressorConfig | None = None, vocabulary: Vocabulary | None = None):
+        parts = Parts(reader=SentenceReader, codec=TagCodec, model=make_model, examples=CompressionExamples)
+        super().__init__(config, vocabulary, parts)
+
+    @overload
+    def compress(self, texts: str | bytes, **options: Any) -> Compression: ...
+
+    @overload
+    def compress(self, texts: Sequence[str | bytes], **options: Any) -> list[Compression]: ...
+
+    def compress(self, texts: str | bytes | Sequence[str | bytes], **options: Any) -> Compression | list[Compression]:
+        """Compresses one text, or each of a list: strings, or bytes of UTF-8.
+
+        A single item that is not a text raises an error; in a list it gets a result with its `error` and no text.
+
+        Args:
+            options: of the search and the output, as keywords: `max_words=12, sentences=3`.
+        """
+        return self.answer(texts, options)
+
+
+def make_model(config: CompressorConfig, vocabulary: Vocabulary) -> Seq2Seq:
+    """Builds the encoder and the decoder of a compressor."""
+    encoder = TextEncoder(
+        len(vocabulary),
+        config.encoder.embedding_dim,
+        config.encoder.units,
+        num_layers=config.encoder.num_layers,
+        cell=config.encoder.cell,
+        dropout=config.encoder.dropout,
+        name="encoder",
+    )
+    model = Seq2Seq(encoder, TagDecoder(config.decoder.units, dropout=config.decoder.dropout, name="decoder"))
+    model.build({"source": {"token_ids": (None, None)}, "tokens": (None, None)})
+    return model

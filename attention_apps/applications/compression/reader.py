@@ -1,0 +1,48 @@
+"""Texts as sentences of tokens."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from attention_apps.applications.compression.config import CompressorConfig
+from attention_apps.applications.parts import RawInput, Reading, Tensors
+from attention_apps.applications.summarization.config import SummaryOptions
+from attention_apps.applications.summarization.passages import cut_into_passages
+from attention_apps.applications.summarization.reader import (
+    make_sources,
+    pad,
+    read_text,
+    read_text_in_graph,
+    text_input,
+)
+from attention_apps.preprocessing.sentence_words import tokenize_sentence
+from attention_apps.preprocessing.sentences import piece_starts
+
+
+class SentenceReader:
+    """Reads strings, and bytes of UTF-8, sentence by sentence; a sentence longer than the model reads is cut."""
+
+    max_batch_length = float("inf")
+    signature: ClassVar[Mapping[str, tf.TensorSpec]] = {"tokens": tf.TensorSpec((None, None), tf.string)}
+
+    def __init__(self, config: CompressorConfig):
+        self.max_length = config.max_source_length
+
+    def read(self, item: Any, options: SummaryOptions) -> Reading:
+        tokens, sentences, shown = read_text(item, tokenize_sentence)
+        passages = cut_into_passages(sentences, self.max_length, count=max(len(tokens), 1))
+        return Reading(make_sources(tokens, passages[:1] if options.sentences == 1 else passages), item, shown)
+
+    def in_graph(self, text: tf.Tensor) -> tuple[Tensors, Tensors]:
+        """Reads all sentences of all texts; the context says which text each sentence belongs to."""
+        tokens, starts, context = read_text_in_graph(text, tokenize_sentence)
+        pieces = piece_starts(starts, self.max_length).flat_values
+        rows = tf.boolean_mask(tokens.value_rowids(), pieces)
+        sentences = tf.RaggedTensor.from_row_starts(tokens.flat_values, tf.where(pieces)[:, 0])
+        # One more sentence, of no text: a search over no sentence at all has nothing to begin with.
+        padded = pad(tf.concat([sentences, tf.constant([["."]])], axis=0))
+        return {"tokens": padded}, {**context, "rows": rows, "tokens": tokens, "sentences": padded}
+
+    def raw_inputs(self) -> dict[str, RawInput]:
+        return text_input(self.in_graph)

@@ -1,0 +1,241 @@
+"""A trained application on disk: a folder of plain files, checked before anything in it is used.
+
+`config.json`, text files (a vocabulary), `weights.safetensors` (arrays, no code), `README.md` (the card), and
+`SHA256SUMS` over all of them. Loading a preset runs no code from it.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attention_apps.checks import require
+from attention_apps.files import recover_folder, replaced_folder, write_file
+
+CONFIG, WEIGHTS, CARD, SUMS = "config.json", "weights.safetensors", "README.md", "SHA256SUMS"
+FORMAT = 2
+# Nothing larger is read. The presets that ship are smaller by far.
+MAX_BYTES = {CONFIG: 1 << 20, SUMS: 1 << 16, CARD: 1 << 20, WEIGHTS: 4 << 30}
+MAX_TEXT_BYTES = 64 << 20
+MAX_FILES = 32
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_PRESET_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
+_SUM_LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
+# Where the scales of a weight in 8 bits are kept. No path of a weight ends like this.
+_SCALE = ":scale"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a folder holds: the task, its configuration, text files by name, and arrays by path."""
+
+    task: str
+    config: dict[str, Any]
+    texts: dict[str, str]
+    weights: dict[str, np.ndarray]
+
+    def check_size(self, min_parameters: int) -> None:
+        """Rejects configurations larger than the weights file, and weights that are not finite numbers."""
+        held = sum(array.size for array in self.weights.values())
+        if min_parameters > held:
+            raise ValueError(f"its configuration needs at least {min_parameters:,} parameters; {WEIGHTS} has {held:,}")
+        for path, array in self.weights.items():
+            if array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise ValueError(f"the weights {path!r} are not all finite numbers")
+
+
+def presets_root() -> Path:
+    """Where the presets lie: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[1]
+    inside = package / "weights"
+    return inside if inside.is_dir() else package.parent / "weights"
+
+
+def preset_names() -> list[str]:
+    """The presets that came with the package."""
+    root = presets_root()
+    return sorted(folder.name for folder in root.iterdir() if (folder / CONFIG).is_file()) if root.is_dir() else []
+
+
+def find_preset(name_or_folder: str | os.PathLike) -> Path:
+    """The folder of a preset, by the name of one that came with the package or by its folder."""
+    folder = Path(name_or_folder)
+    recover_folder(folder)
+    if folder.is_dir():
+        return folder
+    name = os.fspath(name_or_folder)
+    if not isinstance(name, str) or not _PRESET_NAME.fullmatch(name) or name not in preset_names():
+        if os.sep in str(name):
+            raise FileNotFoundError(f"There is no preset in {str(name)!r}")
+        choices = ", ".join(preset_names()) or "none"
+        raise ValueError(f"A preset must be a folder or one of: {choices}. Received: {str(name)[:200]!r}")
+    return presets_root() / name
+
+
+def write_preset(folder: str | os.PathLike, preset: Preset, card: str, bits: int = 32) -> None:
+    """Writes a folder as a whole: another process sees the old one or the new one, never a part.
+
+    Args:
+        bits: of a weight; see `Application.save`.
+    """
+    from safetensors.numpy import save
+
+    require(bits in (32, 16, 8), "bits", "32, 16 or 8", bits)
+    folder = Path(folder)
+    if folder.exists() and not (folder / SUMS).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"`folder` must be new, empty, or hold a preset. Received: folder={str(folder)!r}")
+    config = {"format": FORMAT, "task": preset.task, "config": preset.config}
+    files = {name: text.encode() for name, text in preset.texts.items()}
+    files[CONFIG] = (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode()
+    files[CARD] = card.encode()
+    files[WEIGHTS] = save(pack_weights(preset.weights, bits))
+    lines = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())]
+    files[SUMS] = "".join(lines).encode()
+    with replaced_folder(folder) as temporary:
+        for name, data in files.items():
+            write_file(temporary / name, data)
+
+
+def read_preset(folder: str | os.PathLike) -> Preset:
+    """Reads a folder after checking every file in it against its hash; raises `ValueError` on anything odd."""
+    from safetensors.numpy import load
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no preset in {str(folder)!r}")
+    files = {name: _checked_file(folder, name, expected) for name, expected in _read_sums(folder).items()}
+    for name in (CONFIG, WEIGHTS):
+        if name not in files:
+            raise ValueError(f"{folder}: {name} is missing")
+    config = _parse_config(folder, files[CONFIG])
+    if not isinstance(config.get("config"), dict):
+        raise ValueError(f"{folder}: `config` must be a JSON object")
+    texts = {name: _decode(folder, name, data) for name, data in files.items() if name.endswith(".txt")}
+    try:
+        weights = unpack_weights(load(files[WEIGHTS]))
+    except Exception as error:
+        raise ValueError(f"{folder / WEIGHTS}: not a file of arrays: {error}") from None
+    return Preset(config["task"], config["config"], texts, weights)
+
+
+def read_task(folder: str | os.PathLike) -> str:
+    """The task of a preset, not yet checked against its hash."""
+    return _parse_config(Path(folder), _read(Path(folder), CONFIG))["task"]
+
+
+def pack_weights(weights: Mapping[str, np.ndarray], bits: int) -> dict[str, np.ndarray]:
+    """Arrays as they are stored. In 8 bits, those of one axis stay floats of 16 bits: they are small."""
+    packed = {}
+    for path, array in weights.items():
+        array = np.asarray(array, order="C")
+        if bits == 32 or not array.size:
+            packed[path] = array.astype(np.float32)
+        elif bits == 16 or array.ndim < 2:
+            packed[path] = array.astype(np.float16)
+        else:
+            packed[path], packed[path + _SCALE] = quantize(array)
+    return packed
+
+
+def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Integers of 8 bits and the scales they are to be multiplied by, one for each channel.
+
+    The channels are those of the axis that loses least: the last axis of a dense kernel, the first of an embedding.
+    """
+    best = None
+    for axis in range(array.ndim):
+        others = tuple(other for other in range(array.ndim) if other != axis)
+        scale = np.maximum(np.abs(array).max(axis=others, keepdims=True) / 127, 1e-12).astype(np.float32)
+        if scale.size * 8 > array.size:  # more scales than pay
+            continue
+        integers = np.clip(np.rint(array / scale), -127, 127).astype(np.int8)
+        loss = float(np.square(integers * scale - array).sum())
+        if best is None or loss < best[0]:
+            best = loss, integers, scale
+    if best is None:
+        scale = np.maximum(np.abs(array).max(keepdims=True) / 127, 1e-12).astype(np.float32)
+        return np.clip(np.rint(array / scale), -127, 127).astype(np.int8), scale
+    return best[1], best[2]
+
+
+def unpack_weights(packed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Undoes `pack_weights`, as float32."""
+    weights = {}
+    for path, array in packed.items():
+        if path.endswith(_SCALE):
+            continue
+        if array.dtype == np.int8:
+            scale = packed[path + _SCALE]
+            if np.broadcast_shapes(array.shape, scale.shape) != array.shape:  # small files must not become huge arrays
+                raise ValueError(f"the scales of {path!r} must fit shape {array.shape}. Received: shape={scale.shape}")
+            array = array.astype(np.float32) * scale
+        elif array.dtype == np.float16:
+            array = array.astype(np.float32)
+        weights[path] = array
+    return weights
+
+
+def _read_sums(folder):
+    """The expected hash of each file; the folder must hold these files and no others."""
+    path = folder / SUMS
+    if not path.is_file():
+        raise ValueError(f"{folder}: {SUMS} is missing; `save` writes it")
+    lines = _decode(folder, SUMS, _read(folder, SUMS)).splitlines()
+    if len(lines) > MAX_FILES:
+        raise ValueError(f"{path}: more than {MAX_FILES} files")
+    sums = {}
+    for number, line in enumerate(lines, 1):
+        match = _SUM_LINE.fullmatch(line)
+        if not match or not _FILE_NAME.fullmatch(match[2]) or match[2] in sums:
+            raise ValueError(f"{path}, line {number}: must be a sha256 and the plain name of a file")
+        if match[2] not in (CONFIG, WEIGHTS, CARD) and not match[2].endswith(".txt"):
+            raise ValueError(f"{path}, line {number}: {match[2]} is not a file of a preset")
+        sums[match[2]] = match[1]
+    extra = {entry.name for entry in folder.iterdir()} - set(sums) - {SUMS}
+    if extra:
+        raise ValueError(f"{folder}: has files that {SUMS} does not list: {', '.join(sorted(extra))[:200]}")
+    return sums
+
+
+def _checked_file(folder, name, expected):
+    data = _read(folder, name)
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise ValueError(f"{folder / name}: its sha256 is not the one in {SUMS}; the file is damaged or was changed")
+    return data
+
+
+def _read(folder, name):
+    path, limit = folder / name, MAX_BYTES.get(name, MAX_TEXT_BYTES)
+    if path.is_symlink() or not path.is_file():
+        raise ValueError(f"{path}: missing, or not a plain file")
+    if path.stat().st_size > limit:
+        raise ValueError(f"{path}: larger than {limit} bytes")
+    return path.read_bytes()
+
+
+def _decode(folder, name, data):
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{folder / name}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def _parse_config(folder, data) -> Mapping[str, Any]:
+    try:
+        config = json.loads(_decode(folder, CONFIG, data))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{folder / CONFIG}: not JSON: {error}") from None
+    if not isinstance(config, dict) or not isinstance(config.get("task"), str):
+        raise ValueError(f"{folder / CONFIG}: must be a JSON object with a `task`")
+    if config.get("format") != FORMAT:
+        raise ValueError(
+            f"{folder / CONFIG}: `format` must be {FORMAT}. Presets of version 0.1 have none: their configuration keys "
+            "changed in 0.2. Save the preset again from its training run."
+        )
+    return config

@@ -1,0 +1,1 @@
+"""Speech recognition: Listen, Attend and Spell."""

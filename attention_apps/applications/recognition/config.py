@@ -1,0 +1,159 @@
+"""The configuration of a speech recognizer."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.parts import OutputOptions
+from attention_apps.checks import require, require_at_least, require_between, require_fraction
+from attention_apps.constants import PADDING, START, UNKNOWN
+from attention_apps.decoding import DecodingOptions
+from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
+from attention_apps.preprocessing.audio_augmentation import AudioAugmentation, SpecAugment
+from attention_apps.preprocessing.log_mel import LogMelOptions
+from attention_apps.training.config import TrainingConfig
+from attention_apps.training.losses import CTCLoss
+
+
+@dataclass(frozen=True)
+class ListenerConfig:
+    """The network that listens; see `Listener`."""
+
+    units: int = 192
+    num_layers: int = 3
+    front_end: Literal["convolutional", "pyramidal"] = "convolutional"
+    filters: int = 32
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        require_between(self, 1, 4096, "units", "filters")
+        require_between(self, 1, 64, "num_layers")
+        require_fraction(self, "dropout")
+
+
+@dataclass(frozen=True)
+class SpeechDecodingOptions(DecodingOptions):
+    """`DecodingOptions` with the weights of CTC and of a language model.
+
+    Args:
+        ctc_weight: λ of λ · CTC + (1 - λ) · attention, which ranks the hypotheses; 0 for attention alone.
+        language_model_weight: factor of the log-probabilities of a letter model; 0 for none. A recognizer has one after
+            `fit_language_model`, or if it was trained with `language_model_order`.
+    """
+
+    max_length: int = 160
+    banned_tokens: tuple[int, ...] = (PADDING, START, UNKNOWN)
+    ctc_weight: float = 0.3
+    language_model_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.ctc_weight < 1, "ctc_weight", "at least 0 and less than 1", self.ctc_weight)
+        require_at_least(self, 0, "language_model_weight")
+
+
+@dataclass(frozen=True)
+class TranscriptOptions(OutputOptions):
+    """When a transcript is not given.
+
+    Args:
+        min_confidence: a recording whose text has a lower confidence gets an empty text, as silence and noise should.
+            The confidence of a letter is the geometric mean of the probabilities that attention and CTC give it.
+    """
+
+    min_confidence: float = 0.35
+
+    def __post_init__(self) -> None:
+        require_between(self, 0, 1, "min_confidence")
+
+
+@dataclass(frozen=True)
+class AugmentationConfig:
+    """How training changes recordings, and from which epoch on, counted from 0."""
+
+    waveform: AudioAugmentation = field(default_factory=AudioAugmentation)
+    waveform_from_epoch: int = 0
+    spectrum: SpecAugment = field(default_factory=SpecAugment)
+    spectrum_from_epoch: int = 5
+    # Factors of the tempo, one of which is drawn each time. The pitch stays; `waveform.speeds` change it.
+    tempos: tuple[float, ...] = (1.0,)
+    # Recordings of noise alone in each epoch; their text is empty.
+    noise_alone: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 0, "waveform_from_epoch", "spectrum_from_epoch", "noise_alone")
+        are_valid = bool(self.tempos) and all(0.5 <= tempo <= 2 for tempo in self.tempos)
+        require(are_valid, "tempos", "one or more factors between 0.5 and 2", self.tempos)
+
+
+@dataclass(frozen=True)
+class GroupShare:
+    """How many recordings of a group some epochs have. The manifest's column `group` names the groups.
+
+    Args:
+        count: drawn anew each epoch; all of the group for `None`.
+        first_epoch, end_epoch: the first epoch with the group, and the first one without it, counted from 0.
+    """
+
+    group: str
+    count: int | None = None
+    first_epoch: int = 0
+    end_epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 1, "count")
+
+    def is_in(self, epoch: int) -> bool:
+        return self.first_epoch <= epoch and (self.end_epoch is None or epoch < self.end_epoch)
+
+
+def _speller():
+    return DecoderConfig(
+        embedding_dim=64,
+        units=256,
+        attention=AttentionConfig(kind="location_sensitive", units=128, filters=10, kernel_size=31),
+        dropout=0.1,
+    )
+
+
+def _training():
+    return TrainingConfig(batch_size=64, max_batch_length=64.0, schedule="linear", short_first_epochs=1)
+
+
+@dataclass(frozen=True)
+class RecognizerConfig:
+    """The configuration of a `SpeechRecognizer`. Lengths of recordings, also in `training`, are in seconds."""
+
+    features: LogMelOptions = field(default_factory=LogMelOptions)
+    encoder: ListenerConfig = field(default_factory=ListenerConfig)
+    decoder: DecoderConfig = field(default_factory=_speller)
+    ctc: CTCLoss = field(default_factory=CTCLoss)
+    decoding: SpeechDecodingOptions = field(default_factory=SpeechDecodingOptions)
+    output: TranscriptOptions = field(default_factory=TranscriptOptions)
+    confidence: ConfidenceConfig = field(default_factory=ConfidenceConfig)
+    training: TrainingConfig = field(default_factory=_training)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    # What an epoch is made of; all rows if this is empty.
+    mixture: tuple[GroupShare, ...] = ()
+    # The first epochs have only recordings shorter than `short_seconds`.
+    short_epochs: int = 0
+    short_seconds: float = 3.0
+    # Order of an n-gram model of the letters of the training texts; none by default.
+    language_model_order: int | None = None
+    # How transcripts are written.
+    case: Literal["upper", "lower", "keep"] = "upper"
+    punctuation: bool = False
+    # The longest training recording. Longer recordings are cut at pauses when they are transcribed.
+    max_seconds: float = 15.0
+
+    def __post_init__(self) -> None:
+        require_between(self, 1, 120, "max_seconds")
+        require_at_least(self, 0, "short_epochs")
+        require_between(self, 1, 12, "language_model_order")
+
+    def min_parameters(self, vocabulary_size: int) -> int:
+        """The fewest parameters the model can have, known without building it."""
+        listener = self.encoder.num_layers * self.encoder.units**2
+        if self.encoder.front_end == "convolutional":
+            listener += self.encoder.filters**2
+        return listener + self.decoder.min_parameters(vocabulary_size)

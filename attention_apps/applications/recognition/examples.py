@@ -1,0 +1,215 @@
+"""Recordings and their transcripts as training examples."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from attention_apps.applications.parts import Examples, Reading
+from attention_apps.applications.recognition.codec import REDUCTION, LetterCodec
+from attention_apps.applications.recognition.config import RecognizerConfig
+from attention_apps.applications.recognition.reader import AudioReader, make_source
+from attention_apps.constants import END, START
+from attention_apps.data import Batches, DataCheck, FeatureCache, Row
+from attention_apps.metrics import MetricResult, cer, wer
+from attention_apps.models import Seq2Seq
+from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_seconds, read_audio
+from attention_apps.preprocessing.audio_augmentation import coloured_noise
+from attention_apps.preprocessing.characters import normalize, tokenize
+from attention_apps.preprocessing.log_mel import LogMelOptions, log_mel, num_frames
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.training.config import TrainingConfig
+
+_MAX_SAMPLE = 32767
+_NOISE_SECONDS = (0.3, 4.0)
+_NOISE_SEED = 7
+# Noise in bursts: how long the loud and the soft stretches last, and how long it takes from one to the other.
+_STRETCH_SECONDS = (0.05, 0.6)
+_RAMP_SECONDS = (0.005, 0.1)
+
+
+class SpeechExamples(Examples):
+    """One example for each row: a recording and its transcript.
+
+    Recordings are decoded once and cached as 16-bit samples. In training there are also recordings of noise without
+    words, numbered after the rows: half of them are steady, half come in bursts.
+
+    Args:
+        rows: rows of a manifest, with `audio` and `transcript`, and perhaps `group`.
+    """
+
+    columns = ("audio", "transcript")
+    path_columns = ("audio",)
+    reward_metric = "wer"
+    source_signature = AudioReader.signature
+
+    def __init__(self, rows: Sequence[Row], config: RecognizerConfig):
+        super().__init__(rows, config)
+        self._transcripts = [normalize(row["transcript"], config.case, config.punctuation) for row in rows]
+
+    # What is particular about the data
+
+    @staticmethod
+    def data_check(config: RecognizerConfig, codec: LetterCodec | None) -> DataCheck:
+        def letters(text: str) -> list[str]:
+            return tokenize(normalize(text, config.case, config.punctuation))
+
+        def reject(row: Row, seconds: float | None) -> str | None:
+            """CTC needs a frame for each letter, and one between two that are the same."""
+            written = letters(row["transcript"])
+            needed = len(written) + sum(left == right for left, right in pairwise(written))
+            frames = -(-int(num_frames(int((seconds or 0.0) * SAMPLE_RATE), config.features)) // REDUCTION)
+            if needed <= frames:
+                return None
+            has = f"{seconds:.2f} s have {frames}"
+            return f"`transcript` needs {needed} frames for its {len(written)} letters, and {has}"
+
+        return DataCheck(
+            "audio",
+            "transcript",
+            probe=audio_seconds,
+            probe_name="audio_seconds",
+            tokenize=letters,
+            vocabulary=None if codec is None else codec.vocabulary,
+            max_source_length=config.max_seconds,
+            max_target_length=config.decoding.max_length - 1,
+            list_unknown=True,
+            reject=reject,
+        )
+
+    @staticmethod
+    def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
+        return {"wer": wer(texts, references), "cer": cer(texts, references)}
+
+    def make_vocabulary(self) -> Vocabulary:
+        return Vocabulary.build(map(tokenize, self._transcripts))
+
+    def unknown_rates(self, codec: LetterCodec) -> dict[str, float]:
+        return {"transcript": codec.vocabulary.unknown_rate(map(tokenize, self._transcripts))}
+
+    def fit_codec(self, codec: LetterCodec) -> None:
+        """Counts the n-grams of the letters, if the configuration asks for a language model."""
+        if self.config.language_model_order is not None:
+            codec.fit_language_model(self._transcripts, self.config.language_model_order)
+
+    # Examples
+
+    def bind(self, codec: LetterCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
+        self.codec, self.training = codec, training
+        encode = codec.vocabulary.encode
+        self._tokens = [np.array([START, *encode(tokenize(text)), END], np.int32) for text in self._transcripts]
+        self.waveforms = FeatureCache(cache, {"samples": "int16", "sample_rate": SAMPLE_RATE})
+        paths = [row["audio"] for row in self.rows]
+        self.waveforms.fill(paths, lambda some: [_to_int16(read_audio(path)) for path in some], quiet=quiet)
+        noise_count = self.config.augmentation.noise_alone if training else 0
+        seconds = [len(self.waveforms[path]) / SAMPLE_RATE for path in paths]
+        self.lengths = np.array([*seconds, *np.linspace(*_NOISE_SECONDS, noise_count)])
+        self._groups = np.array([row.values.get("group", "") for row in self.rows])
+        self._check_mixture()
+
+    def batches(self, training_config: TrainingConfig) -> Batches:
+        features = tf.TensorSpec((None, self.config.features.num_mels), tf.float32)
+        source = {"features": features, "mask": tf.TensorSpec((None,), tf.bool)}
+        return Batches(
+            self,
+            {"source": source, "tokens": tf.TensorSpec((None,), tf.int32)},
+            batch_size=training_config.batch_size,
+            max_batch_length=training_config.max_batch_length,
+            lengths=self.lengths,
+            seed=training_config.seed,
+            short_first_epochs=training_config.short_first_epochs,
+            select=self.select,
+            augment=self.augment,
+        )
+
+    def reading(self, index: int) -> Reading:
+        path = self.rows[index]["audio"]
+        return Reading([make_source(_to_float(self.waveforms[path]))], path)
+
+    def references(self, index: int) -> list[str]:
+        return [self._transcripts[index] if index < len(self.rows) else ""]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if index >= len(self.rows):
+            return {"waveform": self._noise(index), "tokens": np.array([START, END], np.int32)}
+        return {"waveform": self.waveforms[self.rows[index]["audio"]], "tokens": self._tokens[index]}
+
+    def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
+        """The recording as training hears it this time."""
+        config, waveform = self.config.augmentation, _to_float(example["waveform"])
+        if epoch >= config.waveform_from_epoch:
+            waveform = config.waveform(waveform, random)
+        options = self.config.features
+        options = replace(options, hop=options.hop * float(random.choice(config.tempos)))
+        features = waveform_features(waveform, options)
+        if epoch >= config.spectrum_from_epoch:
+            features = config.spectrum(features, random)
+        return {"source": _source(features), "tokens": example["tokens"]}
+
+    def select(self, epoch: int, random: np.random.Generator) -> np.ndarray:
+        """The examples of an epoch: what the mixture says, and all of the noise."""
+        chosen = [np.arange(len(self.rows))] if not self.config.mixture else []
+        for share in self.config.mixture:
+            if share.is_in(epoch):
+                members = np.flatnonzero(self._groups == share.group)
+                count = len(members) if share.count is None else share.count
+                chosen.append(random.choice(members, count, replace=count > len(members)))
+        chosen.append(np.arange(len(self.rows), len(self)))
+        selected = np.concatenate(chosen)
+        if epoch < self.config.short_epochs:
+            short = selected[self.lengths[selected] < self.config.short_seconds]
+            selected = short if len(short) else selected
+        return selected
+
+    def _check_mixture(self):
+        known = sorted(set(self._groups.tolist()))
+        for share in self.config.mixture if self.training else ():
+            if share.group not in known:
+                raise ValueError(
+                    f"`mixture` must name groups of the data: {', '.join(map(repr, known))}. "
+                    f"Received: group={share.group!r}"
+                )
+
+    def _noise(self, index):
+        random = np.random.default_rng([_NOISE_SEED, index])
+        noise = coloured_noise(round(self.lengths[index] * SAMPLE_RATE), random.uniform(0, 2), random)
+        noise *= np.float32(10 ** random.uniform(-3, -1))
+        return _to_int16(noise * _bursts(len(noise), random) if index % 2 else noise)
+
+
+def waveform_features(waveform: np.ndarray, options: LogMelOptions) -> np.ndarray:
+    """Log-mel features `(time, mels)` of one recording."""
+    samples = tf.constant(waveform[np.newaxis])
+    return log_mel(samples, tf.constant([len(waveform)]), options)[0][0].numpy()
+
+
+def _bursts(size, random):
+    """An envelope `(size,)` that is in turn 1 and soft: steady noise alone would leave bursts to be heard as words."""
+    seconds = size / SAMPLE_RATE
+    count = 2 + int(seconds / (_STRETCH_SECONDS[0] + _RAMP_SECONDS[0]))
+    edges = np.cumsum(random.uniform(*zip(_STRETCH_SECONDS, _RAMP_SECONDS, strict=True), (count, 2)))
+    soft = 10 ** random.uniform(-5, -0.5)  # in 16 bits, about half of these are silence
+    levels = np.resize([1, soft, soft, 1], 2 * count)  # before and after each ramp
+    time = np.arange(size) / SAMPLE_RATE + random.uniform(0, _STRETCH_SECONDS[1])
+    return np.interp(time, edges, levels).astype(np.float32)
+
+
+def _source(features):
+    return {"features": features, "mask": np.ones(len(features), bool)}
+
+
+def _to_int16(waveform):
+    """Samples as 16-bit integers; what is louder than 1 is made softer as a whole, which the features do not hear."""
+    loudest = max(1.0, float(np.abs(waveform).max(initial=0)))
+    return np.round(waveform * (_MAX_SAMPLE / loudest)).astype(np.int16)
+
+
+def _to_float(waveform):
+    return waveform.astype(np.float32) / _MAX_SAMPLE if waveform.dtype == np.int16 else waveform

@@ -1,0 +1,1 @@
+"""Text summarization: a pointer-generator, and pretrained models of KerasHub."""

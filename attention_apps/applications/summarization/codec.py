@@ -1,0 +1,177 @@
+"""Summaries in the model's own words and in words copied from the text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from attention_apps.applications.confidence import calibrated, geometric_mean
+from attention_apps.applications.outputs import best_tokens, clear_rows, ranked, token_probabilities
+from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Source, Tensors
+from attention_apps.applications.summarization.config import SummarizerConfig, SummaryDecodingOptions, SummaryOptions
+from attention_apps.applications.summarization.passages import choose_passages
+from attention_apps.applications.summarization.reader import BLANK, CUT, OK, SHORT, TOO_LONG
+from attention_apps.applications.summarization.summary import Summary, SummaryLine
+from attention_apps.applications.summarization.word_limit import word_limit
+from attention_apps.constants import UNKNOWN
+from attention_apps.decoding import DecodingResult
+from attention_apps.preprocessing.extended_vocabulary import source_ids
+from attention_apps.preprocessing.text import JOINER, detokenize
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import (
+    UNKNOWN_CLASS_IDS,
+    lowercase,
+    restore_case,
+    to_model_forms,
+    unknown_class_ids,
+)
+
+STATUS_NOTE = ", ".join(f"`{status}`" for status in (OK, CUT, SHORT, BLANK, TOO_LONG))
+
+
+class SummaryCodec(Codec):
+    """Writes words of the vocabulary, and copies out-of-vocabulary words from the source.
+
+    Args:
+        vocabulary: words in their usual spelling; the model knows them in lower case.
+    """
+
+    output_notes: Mapping[str, str] = {
+        "text": "summaries, best first",
+        "score": "what the summaries are ranked by; more is better",
+        "confidence": "how sure the best summary is, from 0 to 1",
+        "unsure": "whether that is below the threshold of the preset",
+        "token_ids": "token ids of the best summary, then the end token 2, then 0",
+        "tokens": "tokens of the best summary, then empty strings",
+        "copied": "whether each of these was copied because it is out of vocabulary",
+        "attention": "for each of these tokens, how much each token of the source was read",
+        "source_tokens": "what was read, then empty strings",
+        "status": STATUS_NOTE,
+    }
+    # Where the text begins in what the encoder reads.
+    first_position = 0
+
+    def __init__(self, config: SummarizerConfig, vocabulary: Vocabulary):
+        super().__init__(config, vocabulary)
+        self.model_vocabulary = to_model_forms(vocabulary)
+        self.resources = (self.model_vocabulary.table,)
+
+    @staticmethod
+    def forms(vocabulary: Vocabulary) -> tuple[str, ...]:
+        """The words of a vocabulary in the forms that the model knows."""
+        return to_model_forms(vocabulary).tokens
+
+    def prepare(self, source: Tensors) -> Tensors:
+        tokens = source["tokens"]
+        token_ids, copied_ids = source_ids(lowercase(tokens), self.model_vocabulary)
+        token_ids = tf.where(token_ids == UNKNOWN, unknown_class_ids(tokens), token_ids)
+        return {"token_ids": token_ids, "source_ids": copied_ids}
+
+    def search_options(self, options: SummaryDecodingOptions) -> SummaryDecodingOptions:
+        """A search never writes a token that stands for out-of-vocabulary words."""
+        banned = sorted({*options.banned_tokens, UNKNOWN, *UNKNOWN_CLASS_IDS})
+        return replace(options, banned_tokens=tuple(banned))
+
+    def scorers(self, memory: Tensors, options: SummaryDecodingOptions) -> Sequence[Any]:
+        if not options.min_words and options.max_words is None:
+            return ()
+        return (word_limit(self.vocabulary, memory["source_ids"], options.min_words, options.max_words),)
+
+    def words(self, token_ids: tf.Tensor, source: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+        """Graph code: the tokens of hypotheses `(batch, num_best, target)`, and which of them are copied."""
+        return restore_case(token_ids, source["source_ids"], source["tokens"], self.vocabulary)
+
+    def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
+        words, _ = self.words(token_ids, source)
+        shape = tf.shape(words)
+        return tf.reshape(detokenize(tf.reshape(words, [-1, shape[-1]])), shape[:2])
+
+    def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
+        token_ids, first = forced["token_ids"], self.first_position
+        words, copied = (part[:, 0] for part in self.words(token_ids[:, tf.newaxis], source))
+        attention = forced["attention"][..., first : first + tf.shape(source["tokens"])[1]]
+        confidence = geometric_mean(token_probabilities(forced), token_ids > 0)
+        return {
+            "text": self.texts(result.token_ids, source),
+            "score": result.scores,
+            **calibrated(confidence, self.config.confidence),
+            "token_ids": token_ids,
+            "tokens": _plain(words),
+            "copied": copied,
+            "attention": tf.where((words != "")[..., tf.newaxis], attention, 0.0),
+            "source_tokens": _plain(source["tokens"]),
+            "encoding": mean_encoding(memory),
+        }
+
+    def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Summary:
+        if not parts:
+            return Summary.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
+        lines = [self._line(source, outputs) for source, outputs in chosen_parts(parts, options.sentences)]
+        threshold = self.config.confidence.threshold
+        return Summary(lines, reading.shown.tokens, threshold=threshold, source=reading.item)
+
+    def _line(self, source, outputs):
+        start, end = source.place
+        tokens, attention = best_tokens(outputs)
+        alternatives = ranked(outputs)
+        return SummaryLine(
+            score=alternatives[0][1],
+            tokens=tokens,
+            alternatives=alternatives,
+            attention=attention[:, : end - start],
+            copied=outputs["copied"][outputs["tokens"] != b""].tolist(),
+            passage=(start, end),
+            confidence=float(outputs["confidence"]),
+        )
+
+    def failed(self, item: Any, error: str) -> Summary:
+        return Summary.failed(item, error)
+
+    def serve(self, outputs: Tensors, context: Tensors, options: SummaryOptions) -> Tensors:
+        _refuse_sentences(options)
+        return serve_text(outputs, context)
+
+
+def chosen_parts(parts: list[tuple[Source, Any]], count: int | None) -> list[tuple[Source, Any]]:
+    """The passages that are most like the text as a whole, `count` of them, in their order."""
+    if count is None or len(parts) <= count:
+        return parts
+    if count == 1:
+        return parts[:1]
+    encodings = np.stack([outputs["encoding"] for _, outputs in parts])
+    return [parts[place] for place in choose_passages(encodings, count)]
+
+
+def mean_encoding(memory: Tensors) -> tf.Tensor:
+    """The mean of the encoder's states over the source, `(batch, dim)`."""
+    real = tf.cast(memory["mask"], tf.float32)[..., tf.newaxis]
+    return tf.reduce_sum(tf.cast(memory["values"], tf.float32) * real, 1) / tf.maximum(tf.reduce_sum(real, 1), 1.0)
+
+
+def serve_text(outputs: Tensors, context: Tensors) -> Tensors:
+    """What an exported model answers: a short text is its own summary, a blank one has none."""
+    outputs = {name: tensor for name, tensor in outputs.items() if name != "encoding"}
+    status, source_tokens = context["status"], outputs["source_tokens"]
+    is_answered = (status == OK) | (status == CUT)
+    is_short = status == SHORT
+    is_verbatim = is_short[:, tf.newaxis] & (tf.range(tf.shape(outputs["score"])[1]) == 0)
+    outputs = clear_rows(outputs, ~is_answered)
+    return {
+        **outputs,
+        "text": tf.where(is_verbatim, context["plain"][:, tf.newaxis], outputs["text"]),
+        "score": tf.where(is_verbatim, 0.0, outputs["score"]),
+        "confidence": tf.where(is_short, 1.0, outputs["confidence"]),
+        "source_tokens": source_tokens,
+        "status": status,
+    }
+
+
+def _refuse_sentences(options):
+    if options.sentences is not None:
+        raise ValueError(f"`sentences` must be None in an export. Received: sentences={options.sentences}")
+
+
+def _plain(tokens):
+    return tf.strings.regex_replace(tokens, JOINER, "")

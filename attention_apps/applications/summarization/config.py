@@ -1,0 +1,127 @@
+"""The configuration of a summarizer."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.parts import OutputOptions
+from attention_apps.checks import require_at_least, require_between, require_fraction
+from attention_apps.decoding import DecodingOptions
+from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
+from attention_apps.training.config import TrainingConfig
+
+
+@dataclass(frozen=True)
+class TextEncoderConfig:
+    """The network that reads the text; see `TextEncoder` and `TransformerEncoder`."""
+
+    # By default the decoder's kind, so that one line makes both a Transformer.
+    kind: Literal["recurrent", "transformer"] | None = None
+    # Width of the embeddings, and of the Transformer.
+    embedding_dim: int = 128
+    num_layers: int = 1
+    dropout: float = 0.1
+    # Of the recurrent encoder: width of one direction.
+    units: int = 224
+    cell: Literal["lstm", "gru"] = "lstm"
+    # Of the Transformer.
+    num_heads: int = 4
+    hidden_dim: int = 512
+
+    def __post_init__(self) -> None:
+        require_between(self, 1, 8192, "embedding_dim", "units", "hidden_dim")
+        require_between(self, 1, 64, "num_layers", "num_heads")
+        require_fraction(self, "dropout")
+
+
+@dataclass(frozen=True)
+class SummaryDecodingOptions(DecodingOptions):
+    """`DecodingOptions` with bounds on the number of words, which is what stands between spaces."""
+
+    beam_size: int = 4
+    max_length: int = 22
+    length_penalty: float = 1.0
+    length_penalty_kind: Literal["gnmt", "average"] = "average"
+    no_repeat_ngram_size: int = 3
+    min_words: int = 0
+    max_words: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_word_limits(self)
+
+
+def require_word_limits(options: Any) -> None:
+    """Checks `min_words` and `max_words`."""
+    require_at_least(options, 0, "min_words")
+    require_at_least(options, max(options.min_words, 1), "max_words")
+
+
+@dataclass(frozen=True)
+class SummaryOptions(OutputOptions):
+    """How much of a long text is summarized.
+
+    Args:
+        sentences: lines of the summary, one for each passage; see `TextSummarizer`.
+    """
+
+    sentences: int | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 1, "sentences")
+
+
+def _pointer_generator():
+    return DecoderConfig(
+        embedding_dim=128,
+        units=256,
+        attention=AttentionConfig(kind="additive", units=128),
+        attend="after",
+        tied_embeddings=True,
+        dropout=0.1,
+        initial_state="last",
+        copying=True,
+    )
+
+
+@dataclass(frozen=True)
+class SummarizerConfig:
+    """The configuration of a `TextSummarizer`."""
+
+    encoder: TextEncoderConfig = field(default_factory=TextEncoderConfig)
+    decoder: DecoderConfig = field(default_factory=_pointer_generator)
+    # Whether encoder and decoder share one embedding.
+    shared_embedding: bool = True
+    decoding: SummaryDecodingOptions = field(default_factory=SummaryDecodingOptions)
+    output: SummaryOptions = field(default_factory=SummaryOptions)
+    confidence: ConfidenceConfig = field(default_factory=ConfidenceConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    vocabulary_size: int = 20_000
+    min_count: int = 1
+    # How often the data of a fine-tuning must have a new word to add it. Until then it is copied.
+    min_new_count: int = 10
+    # The most tokens that the model reads at once; `TextSummarizer` says how longer texts are read.
+    max_source_length: int = 100
+    # Longer summaries are left out of training.
+    max_summary_words: int = 40
+
+    def __post_init__(self) -> None:
+        require_between(self, 16, 1_000_000, "vocabulary_size")
+        require_between(self, 1, 1_000_000, "min_count", "min_new_count")
+        require_between(self, 8, 10_000, "max_source_length")
+        require_between(self, 1, 10_000, "max_summary_words")
+
+    @property
+    def encoder_kind(self) -> str:
+        """`recurrent` or `transformer`."""
+        return self.encoder.kind or self.decoder.kind
+
+    def min_parameters(self, vocabulary_size: int) -> int:
+        """The fewest parameters the model can have, known without building it."""
+        encoder = self.encoder
+        if self.encoder_kind == "recurrent":
+            layer = encoder.units**2
+        else:
+            layer = encoder.embedding_dim * (encoder.embedding_dim + encoder.hidden_dim)
+        reader = vocabulary_size * encoder.embedding_dim + encoder.num_layers * layer
+        return max(reader, self.decoder.min_parameters(vocabulary_size))  # the embedding may be shared

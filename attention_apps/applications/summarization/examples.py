@@ -1,0 +1,145 @@
+"""Documents and their summaries as training examples."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from attention_apps.applications.parts import Examples, Reading
+from attention_apps.applications.summarization.codec import SummaryCodec
+from attention_apps.applications.summarization.config import SummarizerConfig
+from attention_apps.applications.summarization.reader import TextReader, TextShown, make_sources, plain_token
+from attention_apps.constants import END, START, UNKNOWN
+from attention_apps.data import Batches, DataCheck, Row
+from attention_apps.metrics import MetricResult, rouge
+from attention_apps.models import Seq2Seq
+from attention_apps.preprocessing import text
+from attention_apps.preprocessing.text_corpus import TextCorpus, tokens_of
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.training.config import TrainingConfig
+
+# Examples share a batch if both their lengths are in the same class.
+_SOURCE_CLASSES, _TARGET_CLASSES = 16, 6
+# `Batches` changes lengths by up to a tenth at random; factors above 1.23 keep classes apart.
+_BETWEEN_CLASSES = 1.3
+
+
+class SummaryExamples(Examples):
+    """One example for each row: what is read, what of it can be copied, and what is to be written.
+
+    Args:
+        rows: of a manifest, with `document` and `summary`. Only the first tokens of a long document are used.
+    """
+
+    columns = ("document", "summary")
+    reward_metric = "rouge"
+    source_signature = TextReader.signature
+
+    def __init__(self, rows: Sequence[Row], config: SummarizerConfig):
+        super().__init__(rows, config)
+        self.corpus = self.make_corpus(rows)
+
+    # What is particular about the data
+
+    @staticmethod
+    def make_corpus(rows: Sequence[Row]) -> TextCorpus:
+        """The tokens of the documents and the summaries."""
+        documents, summaries = ([row[name] for row in rows] for name in ("document", "summary"))
+        return TextCorpus(tokens_of(documents, text.tokenize), tokens_of(summaries, text.tokenize))
+
+    @staticmethod
+    def data_check(config: SummarizerConfig, codec: Any) -> DataCheck:
+        return DataCheck("document", "summary", max_target_length=config.max_summary_words)
+
+    @staticmethod
+    def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
+        return {f"rouge_{kind}": rouge(texts, references, kind) for kind in ("1", "2", "l")}
+
+    def make_vocabulary(self) -> Vocabulary:
+        return self.corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_count)
+
+    def new_words(self, codec: Any) -> Iterable[str]:
+        found = self.corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_new_count)
+        forms = codec.forms(found)
+        return [word for word, form in zip(found.tokens, forms, strict=True) if form not in codec.model_vocabulary]
+
+    def unknown_rates(self, codec: Any) -> dict[str, float]:
+        unknown = self.corpus.word_ids(codec.model_vocabulary) == UNKNOWN
+        columns = {"document": self.corpus.documents, "summary": self.corpus.summaries}
+        return {name: float(unknown[column.codes].mean()) for name, column in columns.items() if column.codes.size}
+
+    # Examples
+
+    def bind(self, codec: SummaryCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
+        self.codec = codec
+        self.vocabulary_size = len(codec.vocabulary)
+        self._word_ids = self.corpus.word_ids(codec.model_vocabulary)
+        self._encoder_ids = self.corpus.encoder_ids(codec.model_vocabulary)
+
+    def batches(self, training_config: TrainingConfig) -> Batches:
+        ids = tf.TensorSpec((None,), tf.int32)
+        return Batches(
+            self,
+            {"source": {"token_ids": ids, "source_ids": ids}, "tokens": ids},
+            batch_size=training_config.batch_size,
+            lengths=self.lengths,
+            seed=training_config.seed,
+            short_first_epochs=training_config.short_first_epochs,
+        )
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """A number for each example, close for examples with similar source and target lengths."""
+        sources = np.minimum(self.corpus.documents.lengths, self.config.max_source_length)
+        classes = _classes(sources, _SOURCE_CLASSES) * _TARGET_CLASSES
+        return _BETWEEN_CLASSES ** (classes + _classes(self.corpus.summaries.lengths, _TARGET_CLASSES))
+
+    def reading(self, index: int) -> Reading:
+        return corpus_reading(self.corpus, index, self.rows[index]["document"], self.config.max_source_length)
+
+    def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
+        return decode_samples(self, token_ids, indices)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        document = self.corpus.documents[index][: self.config.max_source_length]
+        word_ids, forms = self._word_ids[document], self.corpus.form_of[document]
+        first: dict[int, int] = {}
+        places = [first.setdefault(form, place) for place, form in enumerate(forms.tolist())]
+        source_ids = np.where(word_ids == UNKNOWN, self.vocabulary_size + np.array(places, np.int32), word_ids)
+        source = {"token_ids": self._encoder_ids[document], "source_ids": source_ids.astype(np.int32)}
+        return {"source": source, "tokens": self._target(self.corpus.summaries[index], first)}
+
+    def _target(self, summary: np.ndarray, first: Mapping[int, int]) -> np.ndarray:
+        """Ids of the extended vocabulary, between start and end."""
+        ids = self._word_ids[summary].tolist()
+        forms = self.corpus.form_of[summary].tolist()
+        copied = [
+            self.vocabulary_size + first[form] if word == UNKNOWN and form in first else word
+            for word, form in zip(ids, forms, strict=True)
+        ]
+        return np.array([START, *copied, END], np.int32)
+
+
+def corpus_reading(corpus: TextCorpus, index: int, document: str, max_length: int) -> Reading:
+    """A document of a corpus as the pipeline answers it: its first tokens as one passage."""
+    tokens = [corpus.words[code].encode() for code in corpus.documents[index][:max_length]]
+    shown = TextShown(document, [plain_token(token) for token in tokens])
+    return Reading(make_sources(tokens, [(0, len(tokens))]), document, shown)
+
+
+def decode_samples(examples: Any, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
+    """The texts of token ids that were sampled for documents."""
+    ids = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor()
+    readings = [examples.reading(index) for index in indices]
+    tokens = [next(iter(reading.sources)).tensors["tokens"].tolist() for reading in readings]
+    source = {"tokens": tf.ragged.constant(tokens, tf.string, ragged_rank=1).to_tensor("")}
+    texts = examples.codec.texts(ids[:, tf.newaxis], {**source, **examples.codec.prepare(source)})
+    return [line.decode() for line in texts.numpy()[:, 0]]
+
+
+def _classes(lengths, count):
+    """Which of `count` classes of about equal size each length belongs to."""
+    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="nearest"))
+    return np.searchsorted(edges, lengths, side="left")

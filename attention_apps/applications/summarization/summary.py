@@ -1,0 +1,147 @@
+"""A summary and which words were read for each word of it."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from attention_apps.plots.alignment import Alignment, draw_alignments, write_alignments
+
+# Tokens of a verbatim summary whose attention is stored as a matrix, and numbers of the matrix of a whole summary:
+# both would grow with the square of the text.
+_MAX_IDENTITY = 256
+_MAX_ATTENTION = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class SummaryLine:
+    """The summary of one passage; for the attributes see `Summary`.
+
+    `attention` is `(tokens, end - start)`, or `None` if each token was copied from the same place of a long text.
+    `passage` is the range of tokens of the whole text that the model read.
+    """
+
+    score: float
+    tokens: list[str]
+    alternatives: list[tuple[str, float]]
+    attention: np.ndarray | None
+    copied: list[bool]
+    passage: tuple[int, int]
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """A summary and how it came about.
+
+    Attributes:
+        lines: the summaries of the passages that were read, in the order of the text.
+        source_tokens: the words and punctuation of the whole text.
+        separator: what stands between the lines in `text`.
+        threshold: the confidence below which the summary is `unsure`.
+        error: why there is no summary, or `None`.
+        source: the item that was summarized.
+    """
+
+    lines: list[SummaryLine]
+    source_tokens: list[str] = field(repr=False)
+    separator: str = "\n"
+    threshold: float = 0.0
+    error: str | None = None
+    source: Any = field(default=None, repr=False)
+
+    @classmethod
+    def failed(cls, source: Any, error: str) -> Self:
+        """The result of an item that is not a text."""
+        return cls([], [], error=error, source=source)
+
+    @classmethod
+    def verbatim(cls, text: str, tokens: list[str], source: Any) -> Self:
+        """The text itself, for a text too short to summarize. A blank text has no lines.
+
+        A text of few words can still have very many tokens, such as 200,000 apostrophes.
+        """
+        attention = np.eye(len(tokens), dtype=np.float32) if len(tokens) <= _MAX_IDENTITY else None
+        line = SummaryLine(0.0, tokens, [(text, 0.0)], attention, [True] * len(tokens), (0, len(tokens)))
+        return cls([line] if tokens else [], tokens, source=source)
+
+    @property
+    def text(self) -> str:
+        return self.alternatives[0][0] if self.lines else ""
+
+    @property
+    def score(self) -> float:
+        """What the search ranked it by, the mean over the lines; more is better."""
+        return float(np.mean([line.score for line in self.lines])) if self.lines else float("-inf")
+
+    @property
+    def confidence(self) -> float:
+        """How sure the model is of its least sure line, from 0 to 1."""
+        return min((line.confidence for line in self.lines), default=0.0)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the confidence is below the threshold of the preset."""
+        return bool(self.lines) and self.confidence < self.threshold
+
+    @property
+    def tokens(self) -> list[str]:
+        """The words and punctuation of the summary."""
+        return [token for line in self.lines for token in line.tokens]
+
+    @property
+    def alternatives(self) -> list[tuple[str, float]]:
+        """Text and score of each hypothesis asked for, best first."""
+        ranks = zip(*(line.alternatives for line in self.lines), strict=True)
+        return [
+            (self.separator.join(text for text, _ in rank if text), float(np.mean([score for _, score in rank])))
+            for rank in ranks
+        ]
+
+    @property
+    def copied(self) -> list[bool]:
+        """For each token, whether it was copied because it is out of vocabulary."""
+        return [copied for line in self.lines for copied in line.copied]
+
+    @property
+    def attention(self) -> np.ndarray | None:
+        """`(tokens, source tokens)`: how much each source token was attended to for each token written.
+
+        Computed at each call. `None` if it has more than 16 million numbers: use the attention of each line.
+        """
+        rows = sum(len(line.tokens) for line in self.lines)
+        if rows * len(self.source_tokens) > _MAX_ATTENTION:
+            return None
+        weights = np.zeros((rows, len(self.source_tokens)), np.float32)
+        row = 0
+        for line in self.lines:
+            start, end = line.passage
+            identity = np.eye(len(line.tokens), end - start) if line.attention is None else line.attention
+            weights[row : row + len(line.tokens), start:end] = identity
+            row += len(line.tokens)
+        return weights
+
+    @property
+    def passages(self) -> list[tuple[int, int]]:
+        """The start and the end of each passage among the `source_tokens`."""
+        return [line.passage for line in self.lines]
+
+    @property
+    def was_read_whole(self) -> bool:
+        """Whether the passages are the whole text."""
+        return sum(end - start for start, end in self.passages) == len(self.source_tokens)
+
+    def plot(self, path: str | os.PathLike) -> None:
+        """Draws which words were read for each word written, as PNG, SVG or PDF by the ending of the path."""
+        draw_alignments(self._alignments(), path)
+
+    def to_html(self, path: str | os.PathLike) -> None:
+        """Writes a page that shows the words that were read when the pointer is on a word written."""
+        write_alignments(self._alignments(), path)
+
+    def _alignments(self):
+        return [
+            Alignment(line.tokens, self.source_tokens[slice(*line.passage)], line.attention, line.copied)
+            for line in self.lines
+        ]

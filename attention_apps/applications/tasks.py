@@ -1,0 +1,37 @@
+"""The tasks and their applications: the one place where an application is registered."""
+
+import importlib
+import os
+from typing import Any
+
+_PACKAGE = "attention_apps.applications"
+TASKS = {
+    "image_captioning": (f"{_PACKAGE}.captioning.captioner", "ImageCaptioner", "caption"),
+    "speech_recognition": (f"{_PACKAGE}.recognition.recognizer", "SpeechRecognizer", "transcribe"),
+    "text_summarization": (f"{_PACKAGE}.summarization.summarizer", "TextSummarizer", "summarize"),
+    "sentence_compression": (f"{_PACKAGE}.compression.compressor", "SentenceCompressor", "compress"),
+}
+
+
+def application_class(task: str) -> Any:
+    """The application of a task, imported only now."""
+    module, name, _ = TASKS[task]
+    return getattr(importlib.import_module(module), name)
+
+
+def load(name_or_folder: str | os.PathLike) -> Any:
+    """Loads a preset, whatever its task.
+
+    Args:
+        name_or_folder: the name of a preset that came with the package, or the folder of one that `save` wrote.
+
+    Returns:
+        An `ImageCaptioner`, `SpeechRecognizer`, `TextSummarizer` or `SentenceCompressor`.
+    """
+    from attention_apps.applications.preset import find_preset, read_task
+
+    folder = find_preset(name_or_folder)
+    task = read_task(folder)
+    if task not in TASKS:
+        raise ValueError(f"{folder}: `task` must be one of {', '.join(sorted(TASKS))}. Received: task={task[:100]!r}")
+    return application_class(task).from_preset(folder)

@@ -1,0 +1,163 @@
+"""Two loops: `scan_time` runs a recurrence over time, `chunked_loop` bounds the memory of a large computation."""
+
+import keras
+from keras import ops, tree
+
+
+def scan_time(step, inputs, state):
+    """Calls `step(inputs_t, state)` for each time step and stacks the outputs.
+
+    Args:
+        step: Takes the inputs of one time step and the state, and returns `(outputs_t, state)`: nested structures of
+            tensors, each with a leading batch axis. The state keeps its structure and shapes.
+        inputs: Nested structure of `(batch, time, ...)`.
+        state: Nested structure of tensors.
+
+    Returns:
+        `(outputs, state)`, the outputs as `(batch, time, ...)`.
+    """
+    length = ops.shape(tree.flatten(inputs)[0])[1]
+    if isinstance(length, int) and length == 1:
+        outputs, state = step(tree.map_structure(lambda x: x[:, 0], inputs), state)
+        return tree.map_structure(lambda x: ops.expand_dims(x, 1), outputs), state
+    inputs = tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), inputs)  # (T, B, ...)
+    outputs, state = _scan_for_backend()(step, inputs, state, length)
+    return tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), outputs), state
+
+
+def chunked_loop(step, length, size, num_outputs, dtype, state=()):
+    """Processes `length` positions in chunks of `size`; the last chunk may be shorter.
+
+    It has no gradient of its own. Use it inside a custom gradient.
+
+    Args:
+        step: Takes a function `chunk(array, axis=0)`, which cuts the current chunk out of an array, and the state.
+            Returns a tuple of outputs, whose first axis is the chunk, and the state.
+        length: Number of positions.
+        size: Positions per chunk; may exceed `length`.
+        num_outputs: Number of output tensors of `step`.
+        dtype: Their dtype.
+        state: Tuple of tensors.
+
+    Returns:
+        `(outputs, state)`, the outputs of all chunks joined along the first axis.
+    """
+    size = min(size, length) if isinstance(size, int) and isinstance(length, int) else ops.minimum(size, length)
+    count = length // size
+
+    def full_chunk(index, state):
+        return step(_cut(index * size, size), state)
+
+    loop = _tensorflow_chunks if keras.backend.backend() == "tensorflow" else _scanned_chunks
+    outputs, state = loop(full_chunk, count, num_outputs, dtype, state)
+    outputs = tuple(ops.reshape(output, (-1, *ops.shape(output)[2:])) for output in outputs)
+    rest = length - count * size
+    if isinstance(rest, int) and rest == 0:
+        return outputs, state
+    last, state = step(_cut(count * size, rest), state)
+    return tuple(ops.concatenate(parts, axis=0) for parts in zip(outputs, last, strict=True)), state
+
+
+def _scan_for_backend():
+    if keras.backend.backend() == "jax":
+        return _jax_scan
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return _python_scan if tf.executing_eagerly() else _tensorflow_scan
+    return _python_scan
+
+
+def _jax_scan(step, inputs, state, length):
+    def body(carry, inputs_t):
+        outputs, carry = step(inputs_t, carry)
+        return carry, outputs
+
+    state, outputs = ops.scan(body, state, inputs)
+    return outputs, state
+
+
+def _python_scan(step, inputs, state, length):
+    collected = []
+    for index in range(int(length)):
+        outputs, state = step(tree.map_structure(lambda x, index=index: x[index], inputs), state)
+        collected.append(outputs)
+    return tree.map_structure(lambda *steps: ops.stack(steps), *collected), state
+
+
+def _tensorflow_scan(step, inputs, state, length):
+    import tensorflow as tf
+
+    def read(arrays, index):
+        return tree.pack_sequence_as(inputs, [array.read(index) for array in arrays])
+
+    def body(index, state_flat, arrays):
+        outputs, new_state = step(read(sources, index), tree.pack_sequence_as(state, list(state_flat)))
+        arrays = [array.write(index, tensor) for array, tensor in zip(arrays, tree.flatten(outputs), strict=True)]
+        return index + 1, _with_shapes_of(state_flat, tree.flatten(new_state)), arrays
+
+    sources = [tf.TensorArray(x.dtype, size=length, element_shape=x.shape[1:]).unstack(x) for x in tree.flatten(inputs)]
+    specification = _output_specification(step, inputs, state)
+    arrays = [tf.TensorArray(s.dtype, size=length, element_shape=s.shape) for s in tree.flatten(specification)]
+    _, state_flat, arrays = tf.while_loop(
+        lambda index, *_: index < length,
+        body,
+        (tf.constant(0), [tf.convert_to_tensor(x) for x in tree.flatten(state)], arrays),
+        maximum_iterations=length,
+        parallel_iterations=1,  # running steps ahead costs memory, most of all in the backward pass
+    )
+    outputs = tree.pack_sequence_as(specification, [array.stack() for array in arrays])
+    return outputs, tree.pack_sequence_as(state, list(state_flat))
+
+
+def _output_specification(step, inputs, state):
+    """Structure, shapes and dtypes of the outputs of `step`, from a trace that is never run."""
+    import tensorflow as tf
+
+    def spec(x):
+        return tf.TensorSpec(x.shape, x.dtype)
+
+    first = tree.map_structure(lambda x: tf.TensorSpec(x.shape[1:], x.dtype), inputs)
+    state = tree.map_structure(lambda x: spec(tf.convert_to_tensor(x)), state)
+    traced = tf.function(step, autograph=False).get_concrete_function(first, state)
+    return tree.map_structure(spec, traced.structured_outputs[0])
+
+
+def _cut(start, size):
+    def chunk(array, axis=0):
+        starts, sizes = [0] * len(array.shape), list(ops.shape(array))
+        starts[axis], sizes[axis] = start, size
+        return ops.slice(array, starts, sizes)
+
+    return chunk
+
+
+def _scanned_chunks(step, count, num_outputs, dtype, state):
+    state, outputs = ops.scan(lambda state, index: step(index, state)[::-1], state, ops.arange(count))
+    return outputs, state
+
+
+def _tensorflow_chunks(step, count, num_outputs, dtype, state):
+    import tensorflow as tf
+
+    def body(index, state, arrays):
+        outputs, new_state = step(index, state)
+        arrays = [array.write(index, x) for array, x in zip(arrays, outputs, strict=True)]
+        return index + 1, tuple(_with_shapes_of(state, new_state)), arrays
+
+    arrays = [tf.TensorArray(dtype, size=count) for _ in range(num_outputs)]
+    _, state, arrays = tf.while_loop(
+        lambda index, *_: index < count,
+        body,
+        (0, state, arrays),
+        maximum_iterations=count,
+        parallel_iterations=1,  # one chunk in memory at a time
+    )
+    return [array.stack() for array in arrays], state
+
+
+def _with_shapes_of(references, tensors):
+    """Restores static sizes that a step lost: the state of a `while_loop` must keep them."""
+    import tensorflow as tf
+
+    return [tf.ensure_shape(tf.convert_to_tensor(t), r.shape) for t, r in zip(tensors, references, strict=True)]

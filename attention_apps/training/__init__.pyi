@@ -1,0 +1,42 @@
+from .checkpoint import CheckpointFolder, assign_arrays
+from .config import (
+    ScheduledSamplingConfig,
+    SelfCriticalConfig,
+    TrainingConfig,
+    read_config,
+    to_dict,
+    to_toml,
+    write_config,
+)
+from .distribution import find_strategy, is_chief
+from .fine_tuning import copy_grown_weights
+from .losses import CTCLoss
+from .objectives import SelfCritical, TeacherForcing
+from .rewards import make_reward
+from .stages import RewardedSampling, train
+from .trainer import History, Trainer
+from .validation import lower_is_better
+
+__all__ = [
+    "CTCLoss",
+    "CheckpointFolder",
+    "History",
+    "RewardedSampling",
+    "ScheduledSamplingConfig",
+    "SelfCritical",
+    "SelfCriticalConfig",
+    "TeacherForcing",
+    "Trainer",
+    "TrainingConfig",
+    "assign_arrays",
+    "copy_grown_weights",
+    "find_strategy",
+    "is_chief",
+    "lower_is_better",
+    "make_reward",
+    "read_config",
+    "to_dict",
+    "to_toml",
+    "train",
+    "write_config",
+]

@@ -1,0 +1,133 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_apps.applications.summarization.codec import chosen_parts
+from attention_apps.applications.summarization.config import SummaryDecodingOptions, SummaryOptions
+from attention_apps.constants import UNKNOWN
+from attention_apps.preprocessing.word_forms import UNKNOWN_CLASS_IDS
+from tests.applications.summarizers import LONG_TEXT, TEXT, WORDS, make_summarizer
+
+TEXTS = [
+    TEXT,
+    "",
+    "Bob sees Paris by night.",
+    LONG_TEXT,
+    "One word",
+    "😀 ...",
+    "word " * 70,
+    "这是一个测试句子。我们在这里。",
+    "a\x00b \x07c d e f\x1b[31m",
+    b"\xff\xfe abc def ghi \xc3\x28 jkl",
+    "a word " * 20_000,
+]
+STATUSES = ["ok", "blank", "ok", "cut", "short", "short", "cut", "ok", "ok", "ok", "text too long"]
+
+
+@pytest.fixture(scope="module")
+def summarizer():
+    return make_summarizer(words=WORDS, overrides=["confidence.threshold=0.9"])
+
+
+@pytest.fixture(scope="module")
+def summaries(summarizer):
+    return summarizer.summarize(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def serve(summarizer, tmp_path_factory):
+    version = summarizer.export(tmp_path_factory.mktemp("export") / "summarizer")
+    loaded = tf.saved_model.load(str(version))
+    return lambda texts: {
+        name: tensor.numpy()
+        for name, tensor in loaded.signatures["serving_default"](text=tf.constant(texts, tf.string)).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def served(serve):
+    return serve([text if isinstance(text, bytes) else text.encode() for text in TEXTS])
+
+
+def test_an_export_answers_as_the_application_does(served, summaries):
+    for row, summary in enumerate(summaries[:-1]):
+        assert served["text"][row, 0].decode() == summary.text
+        for rank, (text, score) in enumerate(summary.alternatives):
+            assert served["text"][row, rank].decode() == text
+            np.testing.assert_allclose(served["score"][row, rank], score, rtol=1e-4)
+        np.testing.assert_allclose(served["confidence"][row], summary.confidence, rtol=1e-4)
+        assert served["unsure"][row] == summary.unsure
+    assert any(summary.unsure for summary in summaries)
+
+
+def test_an_export_says_what_became_of_a_text(served):
+    assert [status.decode() for status in served["status"]] == STATUSES
+    assert served["text"][-1].tolist() == [b"", b""]
+    assert (served["score"][-1] < -1e38).all()
+
+
+def test_an_export_shows_where_the_application_looked(served, summaries):
+    for row, summary in enumerate(summaries):
+        if STATUSES[row] not in ("ok", "cut"):
+            assert not served["attention"][row].any()
+            assert not served["tokens"][row].any()
+            continue
+        end = summary.passages[0][1]
+        assert [token.decode() for token in served["tokens"][row] if token] == summary.tokens
+        assert [token.decode() for token in served["source_tokens"][row] if token] == summary.source_tokens[:end]
+        assert served["copied"][row][served["tokens"][row] != b""].tolist() == summary.copied
+        attention = served["attention"][row][served["tokens"][row] != b""]
+        np.testing.assert_allclose(attention[:, :end], summary.lines[0].attention, atol=1e-5)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", " "]])
+def test_an_export_answers_batches_without_any_word(serve, texts):
+    assert serve(texts)["text"].tolist() == [[b"", b""]] * len(texts)
+
+
+def test_an_export_writes_one_line_only(summarizer):
+    with pytest.raises(ValueError, match="`sentences` must be None in an export. Received: sentences=2"):
+        summarizer.codec.serve({}, {}, SummaryOptions(sentences=2))
+
+
+def test_out_of_vocabulary_words_are_read_by_class_and_can_be_copied(summarizer):
+    codec = summarizer.codec
+    prepared = codec.prepare({"tokens": tf.constant([["Alice", "Qwert", "qwert", "Qwert", "￭."]])})
+    size = len(codec.vocabulary)
+    first, *_, stop = prepared["source_ids"].numpy()[0].tolist()
+    assert codec.vocabulary.tokens[first] == "Alice"
+    assert codec.vocabulary.tokens[stop] == "￭."
+    assert prepared["source_ids"].numpy()[0, 1:4].tolist() == [size + 1] * 3
+    assert prepared["token_ids"].numpy()[0, 1] in UNKNOWN_CLASS_IDS
+    assert prepared["token_ids"].numpy()[0, 2] == UNKNOWN
+
+
+def test_copied_words_are_written_as_they_were_read(summarizer):
+    source = {"tokens": tf.constant([["Alice", "sees", "QWert", "￭."]])}
+    source |= summarizer.codec.prepare(source)
+    ids = tf.concat([source["source_ids"], [[2]]], axis=1)[:, tf.newaxis]
+    words, copied = summarizer.codec.words(ids, source)
+    assert summarizer.codec.texts(ids, source).numpy().tolist() == [[b"Alice sees QWert."]]
+    assert copied.numpy().tolist() == [[[False, False, True, False, False]]]
+    assert words.numpy()[0, 0, -1] == b""
+
+
+def test_no_token_is_written_that_stands_for_other_words(summarizer):
+    options = summarizer.codec.search_options(SummaryDecodingOptions(banned_tokens=(20,)))
+    assert set(options.banned_tokens) == {20, UNKNOWN, *UNKNOWN_CLASS_IDS}
+
+
+def test_the_words_are_counted_only_if_there_is_a_limit(summarizer):
+    memory = {"source_ids": tf.constant([[4, 5]])}
+    assert summarizer.codec.scorers(memory, SummaryDecodingOptions()) == ()
+    assert len(summarizer.codec.scorers(memory, SummaryDecodingOptions(max_words=3))) == 1
+
+
+def test_passages_are_chosen_by_their_encoding():
+    vectors = [[0.0, 1.0], [1.0, 0.1], [-1.0, 0.0], [1.0, 0.2]]
+    parts = [(SimpleNamespace(place=place), {"encoding": np.array(vector)}) for place, vector in enumerate(vectors)]
+    assert chosen_parts(parts, None) == chosen_parts(parts, 4) == parts
+    assert [source.place for source, _ in chosen_parts(parts, 1)] == [0]
+    assert [source.place for source, _ in chosen_parts(parts, 2)] == [0, 3]

@@ -1,0 +1,211 @@
+"""What the commands that answer inputs share, with an application that needs no model."""
+
+import argparse
+import io
+import json
+import sys
+
+import pytest
+
+from attention_apps.applications import tasks
+from attention_apps.cli import predict
+from attention_apps.cli.predict import PredictCommand
+from tests.cli import fake_application
+
+
+class ReverseCommand(PredictCommand):
+    task = "reversal"
+    metavar = "WORD"
+    examples = ("attention-apps reverse word",)
+
+    def read(self, name):
+        if name == "unreadable":
+            raise FileNotFoundError("There is no file unreadable")
+        return super().read(name)
+
+    def add_options(self, parser):
+        parser.add_argument("--temperature", type=float)
+
+    def option_values(self, options):
+        return {"temperature": options.temperature}
+
+    def entry(self, result):
+        return {"letters": len(result.text)}
+
+
+COMMAND = ReverseCommand()
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    monkeypatch.setitem(tasks.TASKS, "reversal", ("tests.cli.fake_application", "Reverser", "reverse"))
+    monkeypatch.setattr(predict, "import_tensorflow_quietly", lambda: None)
+
+    def run(*arguments):
+        parser = argparse.ArgumentParser(prog="reverse")
+        COMMAND.add_arguments(parser)
+        code = COMMAND.run(parser.parse_args(arguments))
+        printed = capsys.readouterr()
+        return code, printed.out.splitlines(), printed.err
+
+    return run
+
+
+def test_one_input_gives_its_text_alone(run):
+    assert run("word") == (0, ["drow"], "")
+
+
+def test_several_inputs_give_a_line_each_with_their_names(run):
+    assert run("one", "two") == (0, ["one: eno", "two: owt"], "")
+
+
+def test_a_failure_is_told_on_stderr_and_the_others_are_answered(run):
+    code, lines, errors = run("one", "unreadable", "a bad one", "unreadable", "two", "unreadable")
+    assert code == 1
+    assert lines == ["one: eno", "two: owt"]
+    assert errors.splitlines() == [
+        "attention-apps: There is no file unreadable",
+        "attention-apps: a bad one: It is bad",
+        "attention-apps: There is no file unreadable",
+        "attention-apps: There is no file unreadable",
+    ]
+
+
+def test_json_has_a_line_for_each_input_in_order(run):
+    code, lines, errors = run("one", "unreadable", "bad", "blank", "--json")
+    assert (code, errors) == (1, "")
+    first, second, third, fourth = map(json.loads, lines)
+    assert first == {
+        "source": "one",
+        "text": "eno",
+        "score": -0.5,
+        "confidence": 0.75,
+        "unsure": False,
+        "alternatives": [{"text": "eno", "score": -0.5}, {"text": "ENO", "score": -1.5}],
+        "letters": 3,
+    }
+    failed = {"text": None, "score": None, "alternatives": []}
+    assert second == {"source": "unreadable", **failed, "error": "There is no file unreadable"}
+    assert third == {"source": "bad", **failed, "error": "It is bad"}
+    assert fourth["score"] is None
+
+
+def test_all_failing_is_no_trouble(run):
+    assert run("unreadable", "unreadable", "--json")[0] == 1
+
+
+def test_the_best_are_printed_with_their_scores(run):
+    assert run("one", "--num-best", "2")[1] == ["-0.500 eno", "-1.500 ENO"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), {"beam_size": 4, "num_best": 2, "max_length": 9, "min_length": 3, "temperature": 1.0}),
+        (("--num-best", "7"), {"beam_size": 7, "num_best": 7}),
+        (("--num-best", "3"), {"beam_size": 4, "num_best": 3}),
+        (("--beam-size", "1"), {"beam_size": 1, "num_best": 1}),
+        (("--max-length", "2"), {"max_length": 2, "min_length": 2}),
+        (("--temperature", "2"), {"temperature": 2.0}),
+    ],
+)
+def test_options_of_the_preset_hold_unless_others_are_given(run, arguments, expected):
+    run("word", *arguments)
+    options = fake_application.seen["options"]
+    assert {name: getattr(options, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--beam-size", "0"), "`beam_size` must be at least 1"),
+        (("--num-best", "3", "--beam-size", "2"), "`num_best` must be between 1 and 2"),
+        (("--num-best", "0"), "`num_best` must be"),
+        (("--max-length", "0"), "`max_length` must be at least 1"),
+        (("--preset", "other"), "A preset must be a folder or one of"),
+        (("--preset", "sentence_compression_google"), "`task` must be 'reversal'"),
+        (("-", "-"), "`-` may be given once"),
+    ],
+)
+def test_a_wrong_option_is_an_error_of_usage(run, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        run("word", *arguments)
+
+
+def test_standard_input_is_read_as_bytes(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"drow")))
+    code, lines, _ = run("one", "-", "--json")
+    assert code == 0
+    assert [json.loads(line)["text"] for line in lines] == ["eno", "word"]
+    assert json.loads(lines[1])["source"] == "-"
+
+
+def test_standard_input_without_end_is_refused(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"drow")))
+    monkeypatch.setattr(predict, "_MAX_STANDARD_INPUT", 3)
+    code, _, errors = run("-")
+    assert code == 1
+    assert "more than the limit of 3 bytes" in errors
+
+
+def test_inputs_are_read_as_they_are_needed():
+    ahead = []
+
+    class Watched(ReverseCommand):
+        def read(self, name):
+            ahead.append(name)
+            return name
+
+    names = [str(number) for number in range(5000)]
+    options = argparse.Namespace(inputs=names, beam_size=None, num_best=None, max_length=None, temperature=None)
+    found = Watched()._answers(fake_application.Reverser(), options)
+    for _ in range(10):
+        next(found)
+    assert len(ahead) == 10
+    assert [answer.source for answer in found] == names[10:]
+
+
+def test_what_the_model_is_not_sure_of_is_said_on_stderr(run):
+    assert run("odd") == (0, ["ddo"], "attention-apps: odd: the model is not sure of this\n")
+    assert run("odd", "--quiet") == (0, ["ddo"], "")
+    assert json.loads(run("odd", "--json")[1][0])["unsure"] is True
+
+
+def test_pictures_and_pages_are_called_after_their_inputs(run, tmp_path):
+    pictures, pages = tmp_path / "new" / "pictures", tmp_path / "pages"
+    code, _, _ = run("a/one.txt", "b/one.txt", "bad", "--plot", str(pictures), "--html", str(pages))
+    assert code == 1
+    assert sorted(path.name for path in pictures.iterdir()) == ["one_attention.png", "one_attention_2.png"]
+    assert (pictures / "one_attention_2.png").read_text() == "picture of txt.eno/b"
+    assert (pages / "one_attention.html").read_text() == "page of txt.eno/a"
+
+
+def test_a_file_in_place_of_the_folder_is_named(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file, not a folder"):
+        run("word", "--plot", str(tmp_path / "file"))
+
+
+def test_names_that_no_terminal_can_show_are_escaped(run):
+    code, lines, _ = run("\udcff\x1b[31m", "b")
+    assert code == 0
+    assert lines[0] == "\\udcff\\x1b[31m: m13[\\x1b\\udcff"
+    assert run("bad\nattention-apps: all is well")[2].splitlines() == [
+        "attention-apps: bad\\nattention-apps: all is well: It is bad"
+    ]
+    assert json.loads(run("\udcff", "--json")[1][0])["source"] == "\udcff"
+
+
+def test_there_is_no_bar_where_none_is_wanted(run, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes rich believe in a terminal
+    assert run("one", "two")[2] != ""
+    assert run("one", "two", "--quiet")[2] == ""
+    assert run("one", "two")[1] == ["one: eno", "two: owt"]
+
+
+def test_help_has_examples(capsys):
+    parser = argparse.ArgumentParser(prog="reverse")
+    COMMAND.add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help"])
+    assert "examples:\n  attention-apps reverse word" in capsys.readouterr().out

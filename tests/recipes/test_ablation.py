@@ -1,0 +1,90 @@
+"""Ablations of recipes, on a tiny configuration."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from attention_apps import TextSummarizer, Vocabulary
+from attention_apps.applications import RecognizerConfig, SummarizerConfig
+from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
+from attention_apps.training import read_config
+from tests.applications.summarizers import make_rows, write_jsonl
+from tests.recipes.loading import APPS, load
+
+ablation = load("ablation")
+RECIPE = APPS / "text_summarization"
+
+
+@pytest.mark.parametrize("variant", ablation.read_ablation(RECIPE / "ablation.toml"), ids=lambda one: one["name"])
+def test_every_variant_of_the_summarizer_has_a_model(variant):
+    config = read_config(SummarizerConfig, RECIPE / variant["config"], variant["set"])
+    assert TextSummarizer(config, Vocabulary(UNKNOWN_CLASSES)).model.built
+
+
+def test_the_experiment_on_lengths_compares_a_model_without_attention_to_one_that_has_it():
+    variants = ablation.read_ablation(RECIPE / "lengths.toml")
+    without, attends = (read_config(SummarizerConfig, RECIPE / one["config"], one["set"]) for one in variants)
+    assert without.decoder.attention.kind == "none"
+    assert attends.decoder.attention.kind != "none"
+    assert not attends.decoder.copying
+
+
+def test_variants_of_the_recognizer_add_to_their_base():
+    recipe = APPS / "speech_recognition"
+    variants = ablation.read_ablation(recipe / "ablation.toml")
+    configs = {one["name"]: read_config(RecognizerConfig, recipe / one["config"], one["set"]) for one in variants}
+    first, last = configs["attention only"], configs["+ joint decoding"]
+    assert (first.ctc.weight, first.augmentation.waveform.speed_probability, first.decoding.ctc_weight) == (0, 0, 0)
+    assert (last.ctc.weight, last.augmentation.waveform.speed_probability, last.decoding.ctc_weight) == (0.5, 1, 0.3)
+    assert (len(first.augmentation.tempos), len(last.augmentation.tempos)) == (1, 9)
+    assert [part.group for part in last.mixture] == ["speech", "strings", "digits", "synthetic"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[variants]]\nname = "a"\nbase = "b"', "must come after 'b'"),
+        ('[[variants]]\nname = "a"\ntrain = false', "with `train = false` must have `init_from`"),
+        ('steps = 3\n[[variants]]\nname = "a"', "an ablation has"),
+        ('[[variants]]\nname = "a"\nsteps = 3', "a variant has"),
+        ('[[variants]]\nname = "a"\n[[variants]]\nname = "a"', "must have different names"),
+        ('[[variants]]\nname = "a"\ninit_from = "b"', "must come after 'b'"),
+        ('[[variants]]\nname = "a"\naveraged = false', "with `averaged` must have `train = false`"),
+    ],
+)
+def test_a_wrong_ablation_is_rejected(tmp_path, text, message):
+    (tmp_path / "ablation.toml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        ablation.read_ablation(tmp_path / "ablation.toml")
+
+
+@pytest.mark.slow
+def test_variants_are_trained_measured_and_not_trained_again(tmp_path):
+    data, output, corpus, recipe = (tmp_path / name for name in ("data", "runs", "corpus", "apps/small"))
+    corpus.mkdir()
+    for split, count in (("train", 16), ("validation", 4)):
+        write_jsonl(corpus / f"{split}.jsonl", make_rows("generate", count))
+    recipe.mkdir(parents=True)
+    (recipe.parent / "recipe.py").symlink_to(APPS / "recipe.py")
+    for name in ("run.py", "dataset.py"):
+        (recipe / name).symlink_to(RECIPE / name)
+    (recipe / "config.toml").write_text((RECIPE / "tiny.toml").read_text())
+    variants = '[[variants]]\nname = "+ one"\n[[variants]]\nname = "two"\ninit_from = "+ one"\n'
+    variants += 'set = ["decoder.dropout=0.1"]\n[[variants]]\nname = "three"\ninit_from = "two"\ntrain = false\n'
+    variants += 'set = ["decoding.beam_size=2"]\n[[variants]]\nname = "last"\ninit_from = "+ one"\ntrain = false\n'
+    (recipe / "ablation.toml").write_text(
+        f'set = ["training.epochs=1", "training.ema=0.9"]\n{variants}averaged = false\n'
+    )
+    subprocess.run([sys.executable, recipe / "run.py", "prepare", "--data", corpus, "--output", data], check=True)
+    command = [sys.executable, APPS / "ablation.py", recipe / "ablation.toml", "--data", data, "--output", output]
+    table = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert table.splitlines()[0] == "| variant | rouge_1 | rouge_2 | rouge_l | CPU minutes |"
+    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| + one", "| two", "| three", "| last"]
+    weights = [(output / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "three", "last")]
+    assert weights[2] not in weights[:2]
+    kept = {"scores": {"rouge_1": 0.5, "rouge_2": 0.25, "rouge_l": 1.0}, "minutes": 7.0}
+    (output / "two" / "result.json").write_text(json.dumps(kept))
+    again = subprocess.run([*command, "--only", "two"], check=True, capture_output=True, text=True).stdout
+    assert again.splitlines()[2:] == ["| two | 50.0 | 25.0 | 100.0 | 7 |"]
