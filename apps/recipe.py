@@ -2,8 +2,8 @@
 
 A recipe is the TOML file of an application with two more parts, both optional. `[[stages]]` are trained one after the
 other: each has a `name`, what it changes in the configuration, and perhaps `init_from`, the stage whose weights it
-starts with; by default a stage starts with the best one before it. `[search]` has lists of values for fields of
-`[decoding]`, of which the best combination is kept.
+starts with (by default the best one before it), and `data`, the manifest it is trained on. `[search]` has lists of
+values for fields of `[decoding]`, of which the best combination is kept.
 """
 
 import argparse
@@ -20,11 +20,17 @@ STEPS = ("prepare", "train", "evaluate", "export")
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """One training, which starts with the weights of the stage `init_from`, by default of the best one before."""
+    """One training.
+
+    Attributes:
+        init_from: the stage whose weights it starts with, by default the best one before it.
+        data: name of the manifest to train on, by default the recipe's.
+    """
 
     name: str
     config: Any
     init_from: str | None = None
+    data: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +146,7 @@ class Recipe:
         keras.utils.set_random_seed(stage.config.training.seed)
         application = _load(start).with_config(stage.config) if start else application_class(self.task)(stage.config)
         application.fit(
-            options.output / self.train,
+            options.output / (stage.data or self.train),
             options.output / self.validation,
             output=folder / "run",
             cache=options.output / "cache",
@@ -187,11 +193,10 @@ def read_recipe(
     for place, start in enumerate(starts):
         if start is not None and start not in names[:place]:
             raise ValueError(f"{path}: `init_from` must name an earlier stage. Received: {start!r} in {names[place]!r}")
+    data = [table.pop("data", None) for table in tables]
     try:
-        stages = [
-            Stage(name, read_config(config_class, _merge(content, table), overrides), start)
-            for name, start, table in zip(names, starts, tables, strict=True)
-        ]
+        configs = [read_config(config_class, _merge(content, table), overrides) for table in tables]
+        stages = [Stage(*parts) for parts in zip(names, configs, starts, data, strict=True)]
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     known = {field.name for field in dataclasses.fields(stages[0].config.decoding)}

@@ -1,6 +1,7 @@
 """Corpora of photos and their captions: the only code of the recipe that knows how a corpus is laid out.
 
-captions.tsv  captions.tsv with the columns image, caption and split (train, dev, test); images are named relative to it
+captions.tsv  captions.tsv or captions.tsv.gz with the columns image, caption and split (train, dev, test); images are
+              named relative to it; boxes.tsv or boxes.tsv.gz beside it may have the boxes of objects in some photos
 Flickr8k      Flickr8k.token.txt, Flickr_8k.trainImages.txt, .devImages.txt, .testImages.txt, in the folder itself or in
               Flickr8k_text, and the photos in Flicker8k_Dataset, Flickr8k_Dataset, Images or images
 COCO          dataset_coco.json, which has the captions and Karpathy's split, and the photos in train2014 and val2014
@@ -9,13 +10,15 @@ COCO          dataset_coco.json, which has the captions and Karpathy's split, an
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from attention_apps.data import Manifest
 
 SPLITS = ("train", "dev", "test")
-Pair = dict[str, str]
+Pair = dict[str, Any]
 
 # What corpora call the splits.
 _NAMES = {"train": ("train", "restval"), "dev": ("dev", "val", "validation"), "test": ("test",)}
@@ -32,6 +35,7 @@ def find_layout(folder: Path) -> Callable[[Path, str], Iterator[Pair]]:
     """The reader of the layout that a folder has."""
     signs = {
         "captions.tsv": _read_table,
+        "captions.tsv.gz": _read_table,
         "Flickr8k.token.txt": _read_flickr,
         "Flickr8k_text/Flickr8k.token.txt": _read_flickr,
         "dataset_coco.json": _read_coco,
@@ -42,6 +46,24 @@ def find_layout(folder: Path) -> Callable[[Path, str], Iterator[Pair]]:
         if (folder / name).is_file():
             return reader
     raise ValueError(f"{folder} has none of the layouts known: {', '.join(signs)}")
+
+
+def find_table(folder: Path, name: str) -> Path | None:
+    """The table of that name, as it is or compressed."""
+    return next((path for ending in ("tsv", "tsv.gz") if (path := folder / f"{name}.{ending}").is_file()), None)
+
+
+def hold_out(pairs: Sequence[Pair], count: int) -> tuple[list[Pair], list[Pair]]:
+    """Takes the first `count` photos with boxes, by their names, out of the pairs; returns the rest and these."""
+    photos = set(sorted({pair["image"] for pair in pairs if "boxes" in pair})[:count])
+    rest = [pair for pair in pairs if pair["image"] not in photos]
+    return rest, [pair for pair in pairs if pair["image"] in photos]
+
+
+def with_captions(pairs: Sequence[Pair], count: int) -> list[Pair]:
+    """The pairs of photos that have at least `count` captions."""
+    captions = Counter(pair["image"] for pair in pairs)
+    return [pair for pair in pairs if captions[pair["image"]] >= count]
 
 
 def write_pairs(pairs: Iterable[Pair], path: Path) -> tuple[int, int, int]:
@@ -61,7 +83,8 @@ def write_pairs(pairs: Iterable[Pair], path: Path) -> tuple[int, int, int]:
             if not photos.setdefault(photo, os.path.isfile(photo)) or not pair["caption"].strip():
                 left_out += 1
                 continue
-            file.write(json.dumps({"image": photo, "caption": pair["caption"].strip()}, ensure_ascii=False) + "\n")
+            entry = {**pair, "image": photo, "caption": pair["caption"].strip()}
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
             written += 1
     os.replace(partial, path)
     return sum(photos.values()), written, left_out
@@ -69,7 +92,7 @@ def write_pairs(pairs: Iterable[Pair], path: Path) -> tuple[int, int, int]:
 
 def _read_table(folder, split):
     columns = {"image": "image", "caption": "caption", "split": "split"}
-    for row in Manifest(folder / "captions.tsv", columns, paths=("image",)).rows(_tell):
+    for row in Manifest(find_table(folder, "captions"), columns, paths=("image",)).rows(_tell):
         if row["split"] in _NAMES[split]:
             yield {"image": row["image"], "caption": row["caption"]}
 

@@ -5,30 +5,50 @@ python run.py train    --output RUN [--config config.toml] [--start PRESET] [--s
 python run.py evaluate --output RUN [--set decoding.beam_size=8]
 python run.py export   --output RUN [--set encoder.mirrored=false]
 
-`prepare` reads a corpus in any layout that dataset.py knows. `train` goes through the stages of the configuration and
+`prepare` reads a corpus in any layout that dataset.py knows. Where it has boxes of objects, the first 800 photos that
+have some are held out of training for the pointing game. `train` goes through the stages of the configuration and
 resumes where it stopped. `--start` begins with the weights of a preset: hard.toml with those of a soft captioner.
 `export` writes the preset, RUN/preset, in 8 bits.
 """
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import dataset
+
+from attention_apps.applications import join_boxes
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from recipe import Recipe  # noqa: E402 - next to the folders of the recipes
 
+# Photos with boxes that are held out of training for the pointing game.
+HELD_OUT = 800
+# Photos with fewer captions are not rewarded: CIDEr of one or two references is too noisy.
+REWARDED_CAPTIONS = 5
+
 
 def prepare(options: argparse.Namespace) -> None:
+    boxes = dataset.find_table(options.data, "boxes")
     for split in dataset.SPLITS:
-        path = options.output / f"{split}.jsonl"
-        photos, captions, left_out = dataset.write_pairs(dataset.read_corpus(options.data, split), path)
-        print(f"{split}: {photos:,} photos, {captions:,} captions, {left_out:,} left out")
-        if not photos:
-            path.unlink()
+        pairs = dataset.read_corpus(options.data, split)
+        if boxes is not None:
+            pairs = join_boxes(pairs, boxes)
+        if split == "train":
+            pairs, held_out = dataset.hold_out(list(pairs), HELD_OUT)
+            _write(options.output / "pointing.jsonl", held_out)
+            _write(options.output / "rewarded.jsonl", dataset.with_captions(pairs, REWARDED_CAPTIONS))
+        _write(options.output / f"{split}.jsonl", pairs)
+
+
+def _write(path: Path, pairs: Iterable[dataset.Pair]) -> None:
+    photos, captions, left_out = dataset.write_pairs(pairs, path)
+    print(f"{path.stem}: {photos:,} photos, {captions:,} captions, {left_out:,} left out")
+    if not photos:
+        path.unlink()
 
 
 RECIPE = Recipe(
@@ -37,9 +57,9 @@ RECIPE = Recipe(
     prepare=prepare,
     train="train.jsonl",
     validation="dev.jsonl",
-    evaluated=("dev.jsonl", "test.jsonl"),
+    evaluated=("dev.jsonl", "pointing.jsonl", "test.jsonl"),
     # The backbone of a trained captioner is frozen, so that its features are computed once.
-    final_settings=("encoder.trainable_from=none", "augmented_views=0"),
+    final_settings=("encoder.trainable_from=none", "augmented_views=0", "box_weight=0"),
 )
 
 if __name__ == "__main__":

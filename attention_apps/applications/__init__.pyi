@@ -2,6 +2,7 @@ from .application import Application, Evaluation
 from .captioning.caption import Caption
 from .captioning.captioner import ImageCaptioner
 from .captioning.config import CaptionerConfig, ImageEncoderConfig
+from .captioning.objects import Box, join_boxes
 from .compression.compression import Compression
 from .compression.compressor import SentenceCompressor
 from .compression.config import (
@@ -32,6 +33,7 @@ __all__ = [
     "TASKS",
     "Application",
     "AugmentationConfig",
+    "Box",
     "Caption",
     "CaptionerConfig",
     "Codec",
@@ -70,5 +72,6 @@ __all__ = [
     "TranscriptOptions",
     "TranscriptPart",
     "application_class",
+    "join_boxes",
     "load",
 ]

@@ -383,10 +383,9 @@ class Application:
         )
         hidden = quiet or not console.is_terminal
         shown = track(results, "Writing texts", len(examples), console=console, transient=True, disable=hidden)
-        texts, sources = zip(*((result.text, result.source) for result in shown), strict=True)
+        texts, sources, metrics = examples.measure(shown)
         references = [examples.references(index) for index in range(len(examples))]
-        metrics = examples.metrics(list(texts), references, list(sources))
-        return Evaluation(metrics, list(texts), references, list(sources))
+        return Evaluation(metrics, texts, references, sources)
 
     # Serving
 

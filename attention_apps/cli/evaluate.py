@@ -2,6 +2,11 @@
 
 import argparse
 import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from attention_apps.applications.tasks import load
@@ -21,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="manifest: .csv, .tsv or .jsonl")
     add_column_argument(parser)
     add_search_arguments(parser)
+    parser.add_argument(
+        "--boxes",
+        metavar="FILE",
+        help="table of objects in the photos (image, class, left, top, right, bottom, from 0 to 1): scores also how "
+        "often attention points at the object that a word names",
+    )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -31,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
     from attention_apps.metrics import bootstrap_interval
 
     application = load(options.preset)
-    evaluation = application.evaluate(options.data, columns, quiet=options.quiet, **search_options(options))
+    with _data(application, options) as data:
+        evaluation = application.evaluate(data, columns, quiet=options.quiet, **search_options(options))
     scores = {
         name: {"score": float(result.score), "interval": list(bootstrap_interval(result))}
         for name, result in evaluation.metrics.items()
@@ -43,6 +55,29 @@ def run(options: argparse.Namespace) -> int:
         left_out = f"; {evaluation.skipped:,} rows could not be used" if evaluation.skipped else ""
         print(f"{len(evaluation.texts):,} items{left_out}")
     return 1 if evaluation.skipped else 0
+
+
+@contextmanager
+def _data(application: Any, options: argparse.Namespace) -> Iterator[str]:
+    """The manifest to score, with the boxes of the photos if there is a table of them."""
+    if options.boxes is None:
+        yield options.data
+        return
+    from attention_apps.applications import join_boxes
+
+    if application.task != "image_captioning":
+        raise ValueError(f"`--boxes` is for image captioning. Received: a preset for {application.task}")
+    columns = parse_columns(options.column)
+    rows = application.manifest(options.data, columns).rows()
+    with tempfile.TemporaryDirectory() as folder:
+        joined = Path(folder) / f"{Path(options.data).name.split('.')[0]}.jsonl"
+        with joined.open("w", encoding="utf-8") as file:
+            for values in join_boxes((row.values for row in rows), options.boxes):
+                renamed = {columns.get(name, name): value for name, value in values.items()}
+                file.write(
+                    json.dumps({**renamed, columns.get("image", "image"): os.path.abspath(values["image"])}) + "\n"
+                )
+        yield str(joined)
 
 
 def _print_table(scores: dict[str, Any]) -> None:

@@ -69,6 +69,47 @@ def guided_attention_loss(
     return tf.reduce_sum(attention * (1.0 - tf.exp(-tf.square(distance) / (2 * width**2))))
 
 
+def pointing_loss(attention: tf.Tensor, regions: tf.Tensor) -> tf.Tensor:
+    """Σ -log Σ_s α_ts over the tokens t with known regions, s among these: look at what the token names.
+
+    Args:
+        attention: `(..., target, source)`.
+        regions: booleans of the same shape, all false for a token without known regions.
+
+    Reference: Liu et al. 2017, "Attention Correctness in Neural Image Captioning", section 4.
+    """
+    inside = tf.reduce_sum(tf.where(regions, tf.cast(attention, tf.float32), 0.0), axis=-1)
+    losses = -tf.math.log(tf.maximum(inside, _TINY))
+    return tf.reduce_sum(tf.where(tf.reduce_any(regions, axis=-1), losses, 0.0))
+
+
+@dataclass(frozen=True)
+class PointingLoss:
+    """An `extra_loss` of `TeacherForcing`: draws attention into the `regions` of the batch; see `pointing_loss`.
+
+    Args:
+        weight: of this loss.
+    """
+
+    weight: float
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 0, "weight")
+
+    def __call__(
+        self,
+        model: keras.Model,
+        batch: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        losses: Mapping[str, tf.Tensor],
+        epoch: tf.Tensor,
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """Return the weighted loss `pointing`, and the number of tokens with known regions."""
+        regions = batch["regions"][..., 1:, :]  # attention belongs to the targets, which lack the start token
+        pointed = tf.math.count_nonzero(tf.reduce_any(regions, axis=-1))
+        return {"pointing": self.weight * pointing_loss(outputs["attention"], regions)}, {"pointed": pointed}
+
+
 @dataclass(frozen=True)
 class CTCLoss:
     """An `extra_loss` of `TeacherForcing`: λ · CTC + (1 - λ) · cross-entropy (Kim et al. 2017, equation 7).

@@ -13,6 +13,7 @@ from attention_apps.training.losses import (
     CTCLoss,
     doubly_stochastic_loss,
     guided_attention_loss,
+    pointing_loss,
     target_token_count,
     token_losses,
 )
@@ -195,3 +196,18 @@ def test_wrong_arguments_are_explained():
         CTCLoss(1.5)
     with pytest.raises(ValueError, match=r"`ctc_only_epochs` must be at least 0. Received: ctc_only_epochs=-1"):
         CTCLoss(ctc_only_epochs=-1)
+
+
+def test_pointing_loss_is_that_of_the_attention_inside_the_regions():
+    attention = tf.constant([[[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]])
+    regions = tf.constant([[[True, True, False], [False, False, False], [False, False, True]]])
+    expected = -np.log(0.75) - np.log(0.5)
+    np.testing.assert_allclose(pointing_loss(attention, regions), expected, rtol=1e-6)
+
+
+def test_pointing_loss_outside_of_all_regions_is_finite_and_has_a_gradient_of_zero():
+    attention = tf.Variable([[[0.0, 1.0]]])
+    with tf.GradientTape() as tape:
+        loss = pointing_loss(attention, tf.constant([[[True, False]]]))
+    assert np.isfinite(loss)
+    assert np.isfinite(tape.gradient(loss, attention)).all()

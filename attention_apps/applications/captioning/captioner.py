@@ -17,6 +17,7 @@ from attention_apps.applications.parts import Parts
 from attention_apps.models import ImageEncoder, Seq2Seq
 from attention_apps.models.decoder_config import make_decoder
 from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.training.losses import PointingLoss
 
 Image = str | PathLike | bytes | PIL.Image.Image | np.ndarray
 
@@ -47,6 +48,7 @@ class ImageCaptioner(Application):
                 model=make_model,
                 examples=CaptionExamples,
                 load_pretrained=lambda model: model.encoder.load_pretrained(),
+                extra_loss=lambda config: PointingLoss(config.box_weight) if config.box_weight else None,
             ),
         )
 

@@ -70,9 +70,11 @@ class CaptionerConfig:
     # Cropped and recolored versions of each photo whose features training caches. With none, and a trainable backbone,
     # photos are augmented anew each time.
     augmented_views: int = 0
+    # Weight of the loss that draws attention to what a word names, for photos whose rows have `boxes`.
+    box_weight: float = 0.0
 
     def __post_init__(self) -> None:
-        require_between(self, 0, 100, "augmented_views")
+        require_between(self, 0, 100, "augmented_views", "box_weight")
 
     def min_parameters(self, vocabulary_size: int) -> int:
         """The fewest parameters the model can have, known without building it."""

@@ -1,15 +1,24 @@
 """Photos and their captions as training examples."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from attention_apps.applications.captioning.caption import Caption
 from attention_apps.applications.captioning.codec import CaptionCodec
 from attention_apps.applications.captioning.config import CaptionerConfig
+from attention_apps.applications.captioning.objects import (
+    Box,
+    boxes_of_words,
+    count_pointing,
+    pointing_game,
+    read_boxes,
+    regions_of_boxes,
+)
 from attention_apps.applications.parts import Examples, Reading, Source
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row, group_rows
@@ -46,6 +55,8 @@ class CaptionExamples(Examples):
         groups = group_rows(rows, "image")
         self.paths = list(groups)
         self._captions = [[row["caption"] for row in group] for group in groups.values()]
+        is_whole = config.encoder.fit == "squash"  # in a cropped photo, boxes lie elsewhere
+        self._boxes = [read_boxes(is_whole and group[0].values.get("boxes")) for group in groups.values()]
         tokens = captions.tokenize([caption for texts in self._captions for caption in texts]).to_list()
         words = iter([[word.decode() for word in row] for row in tokens])
         self._words = [[next(words) for _ in texts] for texts in self._captions]
@@ -68,6 +79,18 @@ class CaptionExamples(Examples):
     def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
         bleus = {f"bleu_{order}": bleu(texts, references, max_order=order) for order in (1, 4)}
         return {"cider": cider(texts, references), **bleus}
+
+    def measure(self, results: Iterable[Caption]) -> tuple[list[str], list[str], dict[str, MetricResult]]:
+        """Texts, sources and metrics; with the pointing game for photos that have boxes."""
+        counts: list[np.ndarray] = []
+
+        def count(captions: Iterable[Caption]) -> Iterator[Caption]:
+            for caption, boxes in zip(captions, self._boxes, strict=True):
+                counts.append(count_pointing(caption, boxes))
+                yield caption
+
+        texts, sources, metrics = super().measure(count(results))
+        return texts, sources, metrics | pointing_game(counts)
 
     def make_vocabulary(self) -> Vocabulary:
         return Vocabulary.build(self._all_words(), min_count=self.config.min_count)
@@ -95,9 +118,13 @@ class CaptionExamples(Examples):
     def batches(self, training_config: TrainingConfig) -> Batches:
         tokens = tf.TensorSpec((self.config.captions_per_image, None), tf.int32)
         source = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in self.source_signature.items()}
+        signature: dict[str, Any] = {"source": source, "tokens": tokens}
+        if self.config.box_weight:
+            side, _ = self.encoder.grid_shape
+            signature["regions"] = tf.TensorSpec((self.config.captions_per_image, None, side * side), tf.bool)
         return Batches(
             self,
-            {"source": source, "tokens": tokens},
+            signature,
             batch_size=training_config.batch_size,
             seed=training_config.seed,
             augment=self.augment,
@@ -125,20 +152,40 @@ class CaptionExamples(Examples):
 
     def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
         """The photo as training sees it this time, with some of its captions where it has too many."""
-        path, tokens = self.paths[example["index"]], self._tokens[example["index"]]
-        if len(tokens) > self.config.captions_per_image:
-            chosen = random.permutation(len(tokens))[: self.config.captions_per_image]
-            tokens = tokens[np.sort(chosen)]
+        index = example["index"]
+        tokens = self._tokens[index]
+        chosen = np.sort(random.permutation(len(tokens))[: self.config.captions_per_image])
+        source, boxes = self._augmented_source(index, random)
+        augmented = {"source": source, "tokens": tokens[chosen]}
+        return augmented | {"regions": self._regions(index, chosen, boxes)} if self.config.box_weight else augmented
+
+    def _augmented_source(self, index: int, random: np.random.Generator) -> tuple[dict[str, np.ndarray], list[Box]]:
+        """The photo or one of its cached views, and the boxes where they are known in it."""
+        path, boxes = self.paths[index], self._boxes[index]
         if self.features is None:
             seed = random.integers(0, 2**31, 2)
             size = self.config.encoder.image_size
             pixels = augment_image(tf.constant(read_image(path)), seed, size, self._flips[path])
-            return {"source": {"image": pixels.numpy()}, "tokens": tokens}
+            return {"image": pixels.numpy()}, []
         views = self.features[path]
+        if boxes and self.config.box_weight:
+            views = views[: _MIRRORED + 1]  # boxes are known in these views only
         view = random.integers(len(views))
-        if view == _MIRRORED and not self.encoder.mirrored and not self._flips[path]:
-            view = 0
-        return {"source": {"features": views[view]}, "tokens": tokens}
+        if view != _MIRRORED or self.encoder.mirrored:
+            return {"features": views[view]}, boxes if view == 0 else []
+        if not self._flips[path]:
+            return {"features": views[0]}, boxes
+        return {"features": views[view]}, [box.mirrored() for box in boxes]
+
+    def _regions(self, index: int, chosen: np.ndarray, boxes: list[Box]) -> np.ndarray:
+        """For each token of the chosen captions, the regions of the object it names: `(captions, time, regions)`."""
+        side, _ = self.encoder.grid_shape
+        regions = np.zeros((len(chosen), self._tokens[index].shape[1], side * side), bool)
+        captions = self._words[index] if boxes else []
+        for place, row in enumerate(chosen[chosen < len(captions)]):
+            for position, named in enumerate(boxes_of_words(captions[row], boxes), 1):  # after the start token
+                regions[place, position] = regions_of_boxes(named, side)
+        return regions
 
     def _source(self, index: int) -> dict[str, np.ndarray]:
         path, config = self.paths[index], self.config.encoder

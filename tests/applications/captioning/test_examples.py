@@ -1,3 +1,4 @@
+import json
 import os
 from dataclasses import replace
 
@@ -123,3 +124,37 @@ def test_views_are_computed_again_when_a_caption_forbids_to_mirror_the_photo(cap
     for options in ({"captioner": captioner}, {"captioner": viewing, "training": False}):
         free, bound = examples("a dog", **options), examples("a left dog", **options)
         assert free.features.folder == bound.features.folder
+
+
+def test_tokens_that_name_an_object_get_its_regions_also_in_the_mirror(captioner, tmp_path):
+    captioner = captioner.with_config(replace(captioner.config, box_weight=1.0))
+    manifest = tmp_path / "photos.jsonl"
+    (tmp_path / "photo.png").write_bytes(as_bytes("PNG", PHOTO))
+    row = {"image": "photo.png", "caption": "a dog runs", "boxes": [["dog", 0.0, 0.0, 0.5, 1.0]]}
+    manifest.write_text(json.dumps(row) + "\n")
+    examples = bound_examples(captioner, manifest, tmp_path / "cache")
+    side, _ = examples.encoder.grid_shape
+    random, seen = np.random.default_rng(0), set()
+    for _ in range(20):
+        example = examples.augment(examples[0], random, 0)
+        regions = example["regions"].reshape(-1, example["tokens"].shape[1], side, side)
+        assert np.argwhere(regions.any(axis=(-1, -2))).tolist() == [[0, 2]]  # `dog`, after the start token and `a`
+        is_left = regions[0, 2, :, 0].all()
+        features = examples.features[examples.paths[0]]
+        np.testing.assert_array_equal(example["source"]["features"], features[0 if is_left else 1])
+        assert regions[0, 2, :, -1].all() == (side == 1 or not is_left)
+        seen.add(bool(is_left))
+    assert seen == ({True} if side == 1 else {True, False})
+    (batch,) = examples.batches(captioner.config.training).batches(0)
+    assert batch["regions"].shape[-1] == side * side
+
+
+def test_photos_with_boxes_are_scored_by_the_pointing_game(captioner, tmp_path):
+    manifest = tmp_path / "photos.jsonl"
+    (tmp_path / "photo.png").write_bytes(as_bytes("PNG", PHOTO))
+    words = captioner.caption(PHOTO).tokens
+    row = {"image": "photo.png", "caption": "a dog", "boxes": [[words[0], 0.0, 0.0, 1.0, 1.0]]}
+    manifest.write_text(json.dumps(row) + "\n")
+    metrics = captioner.evaluate(manifest, quiet=True).metrics
+    assert metrics["pointing"].score == 1.0
+    assert metrics["pointing_chance"].score == 1.0

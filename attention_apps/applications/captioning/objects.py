@@ -1,0 +1,207 @@
+"""Objects in photos: their boxes, the words that name them, and the regions of the grid that they cover."""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attention_apps.applications.captioning.caption import Caption
+from attention_apps.data import Manifest
+from attention_apps.metrics import MetricResult
+
+BOX_COLUMNS = ("left", "top", "right", "bottom")
+
+# What captions call objects of COCO's classes, besides the name of the class. Plurals are found by their endings.
+_SYNONYMS = {
+    "person": "man woman boy girl child kid baby lady guy people men women children player skier surfer rider "
+    "skateboarder snowboarder batter pitcher catcher crowd couple someone he she",
+    "bicycle": "bike",
+    "motorcycle": "motorbike bike scooter moped",
+    "airplane": "plane jet aircraft airliner jetliner",
+    "car": "suv sedan taxi cab vehicle",
+    "truck": "pickup firetruck vehicle",
+    "train": "locomotive subway trolley",
+    "boat": "ship sailboat canoe kayak ferry",
+    "traffic light": "light stoplight signal",
+    "fire hydrant": "hydrant",
+    "stop sign": "sign",
+    "parking meter": "meter",
+    "bird": "duck goose geese seagull parrot owl pigeon swan",
+    "cat": "kitten kitty",
+    "dog": "puppy",
+    "horse": "pony foal",
+    "sheep": "lamb",
+    "cow": "cattle bull calf ox",
+    "handbag": "purse bag",
+    "backpack": "bag",
+    "suitcase": "luggage bag",
+    "sports ball": "ball",
+    "baseball bat": "bat",
+    "baseball glove": "glove mitt",
+    "skis": "ski",
+    "tennis racket": "racket racquet",
+    "wine glass": "glass wine",
+    "cup": "mug coffee",
+    "couch": "sofa",
+    "potted plant": "plant",
+    "dining table": "table",
+    "tv": "television monitor screen",
+    "cell phone": "phone cellphone",
+    "remote": "controller wii",
+    "oven": "stove",
+    "microwave": "oven",
+    "donut": "doughnut",
+    "hot dog": "hotdog",
+}
+
+
+@dataclass(frozen=True)
+class Box:
+    """An object of a photo: its class, and its edges from 0 (left, top) to 1 (right, bottom)."""
+
+    name: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> "Box":
+        """Reads `[name, left, top, right, bottom]`."""
+        try:
+            name, *edges = values
+            box = cls(str(name), *map(float, edges))
+        except (TypeError, ValueError):
+            raise ValueError(f"a box must be [class, left, top, right, bottom]. Received: {values!r}") from None
+        if not (0 <= box.left <= box.right <= 1 and 0 <= box.top <= box.bottom <= 1):
+            raise ValueError(f"the edges of a box must be ordered, from 0 to 1. Received: {values!r}")
+        return box
+
+    def mirrored(self) -> "Box":
+        """The box in the mirror image of the photo."""
+        return replace(self, left=1 - self.right, right=1 - self.left)
+
+    def contains(self, x: float, y: float) -> bool:
+        return self.left <= x <= self.right and self.top <= y <= self.bottom
+
+
+def join_boxes(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    """Adds `boxes` to the rows of a manifest of photos, by the file name of the photo.
+
+    Args:
+        path: a table with the columns `image, class, left, top, right, bottom`, one box in each row.
+    """
+    boxes: dict[str, list[list[Any]]] = {}
+    columns = {name: name for name in ("image", "class", *BOX_COLUMNS)}
+    for row in Manifest(path, columns).rows():
+        values = [row["class"], *(float(row[name]) for name in BOX_COLUMNS)]
+        Box.from_list(values)  # reports a bad box here, with its values
+        boxes.setdefault(os.path.basename(row["image"]), []).append(values)
+    for values in rows:
+        found = boxes.get(os.path.basename(values["image"]))
+        yield dict(values) if found is None else {**values, "boxes": found}
+
+
+def read_boxes(value: Any) -> list[Box]:
+    """The `boxes` of a row of a manifest: a list, or the JSON text of one; nothing where there are none."""
+    if not value:
+        return []
+    return [Box.from_list(values) for values in (json.loads(value) if isinstance(value, str) else value)]
+
+
+def boxes_of_words(words: Sequence[str], boxes: Sequence[Box]) -> list[list[Box]]:
+    """For each word of a caption, the boxes of the objects that it names."""
+    by_name: dict[str, list[Box]] = {}
+    for box in boxes:
+        by_name.setdefault(box.name, []).append(box)
+    names = {form: name for name in by_name for form in _words_for(name)}
+    return [by_name[names[word]] if word in names else [] for word in words]
+
+
+def regions_of_boxes(boxes: Sequence[Box], side: int) -> np.ndarray:
+    """Which regions of a square grid the boxes cover, `(side * side,)`, row by row.
+
+    A region counts if its center lies in a box, or the center of a box lies in it.
+    """
+    centers = (np.arange(side) + 0.5) / side
+    covered = np.zeros((side, side), bool)
+    for box in boxes:
+        rows, columns = ((centers >= low) & (centers <= high) for low, high in _spans(box))
+        covered |= rows[:, np.newaxis] & columns
+        row, column = (min(int((low + high) / 2 * side), side - 1) for low, high in _spans(box))
+        covered[row, column] = True
+    return covered.reshape(-1)
+
+
+def count_pointing(caption: Caption, boxes: Sequence[Box]) -> np.ndarray:
+    """Counts for the pointing game: words that name an object with a box, and how many of them are hit.
+
+    Returns:
+        `(4,)`: words, hits of the strongest region, hits of the middle of the photo, expected hits of a random region.
+    """
+    counts = np.zeros(4)
+    if caption.attention is None:
+        return counts
+    for weights, named in zip(caption.attention, boxes_of_words(caption.tokens, boxes), strict=True):
+        if named:
+            side = len(weights)
+            row, column = np.unravel_index(int(np.argmax(weights)), weights.shape)
+            hit = _is_inside((column + 0.5) / side, (row + 0.5) / side, named)
+            counts += [1, hit, _is_inside(0.5, 0.5, named), _share_inside(named, side)]
+    return counts
+
+
+def pointing_game(counts: Sequence[np.ndarray]) -> dict[str, MetricResult]:
+    """Whether attention points at what captions name (Zhang et al. 2016, "Top-down Neural Attention").
+
+    Of the words that name an object with a box, `pointing` is the share whose strongest region has its center inside
+    such a box. `pointing_middle` asks the same of the middle of the photo, `pointing_chance` of a random region.
+
+    Args:
+        counts: of `count_pointing` for each photo.
+
+    Returns:
+        Nothing if no word names an object with a box.
+    """
+    table = np.asarray(counts)
+    if not table[:, 0].any():
+        return {}
+    names = ("pointing", "pointing_middle", "pointing_chance")
+    return {name: _share(name, table[:, [place, 0]]) for place, name in enumerate(names, 1)}
+
+
+def _words_for(name):
+    """The forms of all words for a class."""
+    words = [name.replace(" ", "-"), *_SYNONYMS.get(name, "").split()]
+    words += [name] if " " not in name else []
+    endings = [(word, word + "s", word + "es", word.removesuffix("y") + "ies") for word in words]
+    return {form for forms in endings for form in forms}
+
+
+def _spans(box):
+    """From top to bottom and from left to right."""
+    return (box.top, box.bottom), (box.left, box.right)
+
+
+def _is_inside(x, y, boxes):
+    return any(box.contains(x, y) for box in boxes)
+
+
+def _share_inside(boxes, side):
+    centers = (np.arange(side) + 0.5) / side
+    return np.mean([_is_inside(x, y, boxes) for y in centers for x in centers])
+
+
+def _share(name, statistics):
+    items = np.full(len(statistics), math.nan)
+    np.divide(statistics[:, 0], statistics[:, 1], out=items, where=statistics[:, 1] > 0)
+    total = statistics.sum(axis=0)
+    return MetricResult(name, _ratio(total), items, statistics, _ratio, {"words": float(total[1])})
+
+
+def _ratio(total):
+    return float(total[0] / total[1]) if total[1] else 0.0
