@@ -1,4 +1,4 @@
-"""What all recipes share: prepare -> train -> evaluate -> export.
+"""What all recipes share: prepare -> train -> calibrate -> evaluate -> export.
 
 A recipe is the TOML file of an application with two more parts, both optional. `[[stages]]` are trained one after the
 other: each has a `name`, what it changes in the configuration, and perhaps `init_from`, the stage whose weights it
@@ -15,7 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-STEPS = ("prepare", "train", "evaluate", "export")
+import calibration
+import numpy as np
+
+STEPS = ("prepare", "train", "calibrate", "evaluate", "export")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Recipe:
         adapt: changes the configuration to fit the prepared data.
         final_settings: `KEY=VALUE` of the trained model, for whoever uses and fine-tunes it.
         after_evaluate: measures more; called with the application and the options.
+        calibration: how `calibrate` fits the confidence.
     """
 
     task: str
@@ -59,6 +63,7 @@ class Recipe:
     adapt: Callable[[Any, argparse.Namespace], Any] = lambda config, options: config
     final_settings: Sequence[str] = ()
     after_evaluate: Callable[[Any, argparse.Namespace], None] = lambda application, options: None
+    calibration: calibration.Calibration | None = None
 
     def main(self, description: str, arguments: Sequence[str] | None = None) -> None:
         """Runs the step that the command line names."""
@@ -71,13 +76,21 @@ class Recipe:
         parser.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", help="overrides the configuration"
         )
+        parser.add_argument(
+            "--foreign", type=Path, help="folder of files on which the model should be unsure, for calibrate"
+        )
         parser.add_argument("--card", type=Path, default=self.folder / "README.md", help="the card, for export")
         parser.add_argument("--bits", type=int, default=8, choices=(8, 16, 32), help="of a weight, for export")
         parser.add_argument("--restart", action="store_true", help="train from the beginning")
         parser.add_argument("--quiet", action="store_true")
         self.add_arguments(parser)
         options = parser.parse_args(arguments)
-        steps = {"train": self.run_train, "evaluate": self.run_evaluate, "export": self.run_export}
+        steps = {
+            "train": self.run_train,
+            "calibrate": self.run_calibrate,
+            "evaluate": self.run_evaluate,
+            "export": self.run_export,
+        }
         if options.step == "prepare":
             if options.data is None:
                 raise SystemExit("`--data` must name the folder of the corpus.")
@@ -122,6 +135,36 @@ class Recipe:
                     entry = {"source": source, "references": references, "written": text}
                     file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         self.after_evaluate(application, options)
+
+    def run_calibrate(self, options: argparse.Namespace) -> None:
+        """Fits the confidence of the trained model on half of the data, and measures it on the other half."""
+        from attention_apps.training import lower_is_better
+
+        if self.calibration is None:
+            raise SystemExit(f"There is no calibration for {self.task}.")
+        rule = self.calibration
+        raw = ["confidence.slope=1.0", "confidence.offset=0.0", "confidence.threshold=0.0"]
+        application = _with_settings(_load(options.output / "model"), raw)
+        manifest = options.output / rule.data
+        evaluation = application.evaluate(manifest, cache=options.output / "cache", quiet=options.quiet)
+        items = evaluation.metrics[rule.metric].items
+        right = items <= rule.right if lower_is_better(rule.metric) else items >= rule.right
+        slope, offset = calibration.fit(evaluation.confidences[::2], right[::2])
+        confidence = calibration.apply(evaluation.confidences, slope, offset)
+        threshold = float(np.quantile(confidence[::2], rule.unsure))
+        scores = {
+            "right": float(right.mean()),
+            "calibration_error": calibration.expected_calibration_error(confidence[1::2], right[1::2]),
+            "unsure": float((confidence[1::2] < threshold).mean()),
+        }
+        settings = [f"confidence.slope={slope}", f"confidence.offset={offset}", f"confidence.threshold={threshold}"]
+        application = _with_settings(application, settings)
+        if options.foreign is not None:
+            foreign = list(application.run(sorted(options.foreign.iterdir())))
+            scores["foreign_unsure"] = sum(result.unsure for result in foreign) / len(foreign)
+        print(json.dumps({name: round(score, 4) for name, score in scores.items()}))
+        calibration.draw_reliability(confidence[1::2], right[1::2], options.output / "reliability.png")
+        application.save(options.output / "model")
 
     def run_export(self, options: argparse.Namespace) -> None:
         """Writes the preset, OUTPUT/preset."""

@@ -1,7 +1,8 @@
-"""Trains and scores an image captioner: prepare -> train -> evaluate -> export.
+"""Trains and scores an image captioner: prepare -> train -> calibrate -> evaluate -> export.
 
 python run.py prepare  --data CORPUS --output RUN
 python run.py train    --output RUN [--config config.toml] [--start PRESET] [--set training.batch_size=16] [--restart]
+python run.py calibrate --output RUN [--foreign FOLDER]
 python run.py evaluate --output RUN [--set decoding.beam_size=8]
 python run.py export   --output RUN [--set encoder.mirrored=false]
 
@@ -23,7 +24,8 @@ from attention_apps.applications import join_boxes
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from recipe import Recipe  # noqa: E402 - next to the folders of the recipes
+from calibration import Calibration  # noqa: E402 - next to the folders of the recipes
+from recipe import Recipe  # noqa: E402
 
 # Photos with boxes that are held out of training for the pointing game.
 HELD_OUT = 800
@@ -59,6 +61,7 @@ RECIPE = Recipe(
     validation="dev.jsonl",
     evaluated=("dev.jsonl", "pointing.jsonl", "test.jsonl"),
     # The backbone of a trained captioner is frozen, so that its features are computed once.
+    calibration=Calibration(data="dev.jsonl", metric="cider", right=0.5, unsure=0.08),
     final_settings=("encoder.trainable_from=none", "augmented_views=0", "box_weight=0"),
 )
 

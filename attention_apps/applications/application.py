@@ -36,12 +36,13 @@ _NUM_SAMPLES = 5
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The texts written for a data set, their scores, and how many rows could not be used."""
+    """The texts written for a data set, their scores and confidences, and how many rows could not be used."""
 
     metrics: dict[str, MetricResult]
     texts: list[str]
     references: list[list[str]]
     sources: list[str]
+    confidences: list[float]
     skipped: int = 0
 
 
@@ -383,9 +384,10 @@ class Application:
         )
         hidden = quiet or not console.is_terminal
         shown = track(results, "Writing texts", len(examples), console=console, transient=True, disable=hidden)
-        texts, sources, metrics = examples.measure(shown)
+        confidences: list[float] = []
+        metrics, texts, sources = examples.measure(_watch(shown, confidences))
         references = [examples.references(index) for index in range(len(examples))]
-        return Evaluation(metrics, texts, references, sources)
+        return Evaluation(metrics, texts, references, sources, confidences)
 
     # Serving
 
@@ -431,6 +433,13 @@ class Application:
     def _check_trained(self):
         if self.model is None:
             raise ValueError(f"This {type(self).__name__} has no model yet: call `fit`, or start with `from_preset`.")
+
+
+def _watch(results, confidences):
+    """The results as they come; their confidences are kept."""
+    for result in results:
+        confidences.append(result.confidence)
+        yield result
 
 
 class _no_progress:  # noqa: N801 - a context manager that reads like a function

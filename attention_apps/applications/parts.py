@@ -197,11 +197,11 @@ class Examples:
         """What the task measures. The first metric chooses the weights that training keeps."""
         raise NotImplementedError
 
-    def measure(self, results: Iterable[Any]) -> tuple[list[str], list[str], dict[str, MetricResult]]:
-        """Texts, sources and metrics of the results of all examples, which come one after the other."""
+    def measure(self, results: Iterable[Any]) -> tuple[dict[str, MetricResult], list[str], list[str]]:
+        """Metrics, texts and sources of the results of all examples, which come one after the other."""
         texts, sources = map(list, zip(*((result.text, result.source) for result in results), strict=True))
         references = [self.references(index) for index in range(len(self))]
-        return texts, sources, self.metrics(texts, references, sources)
+        return self.metrics(texts, references, sources), texts, sources
 
     def make_vocabulary(self) -> Vocabulary:
         """The vocabulary of a new application."""

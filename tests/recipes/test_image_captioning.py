@@ -102,7 +102,7 @@ def test_blank_captions_and_missing_photos_are_not_written(dataset, tmp_path):
     assert [json.loads(line)["caption"] for line in lines] == ["one", "three"]
 
 
-@pytest.mark.parametrize("name", ["config.toml", "hard.toml", "tiny.toml"])
+@pytest.mark.parametrize("name", ["config.toml", "coco.toml", "hard.toml", "tiny.toml"])
 def test_the_last_stage_is_self_critical(name):
     stages, search = load("recipe").read_recipe(RECIPE / name, CaptionerConfig)
     assert {stage.config.decoder.attention.hard for stage in stages} == {name == "hard.toml"}

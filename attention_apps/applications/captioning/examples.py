@@ -80,8 +80,8 @@ class CaptionExamples(Examples):
         bleus = {f"bleu_{order}": bleu(texts, references, max_order=order) for order in (1, 4)}
         return {"cider": cider(texts, references), **bleus}
 
-    def measure(self, results: Iterable[Caption]) -> tuple[list[str], list[str], dict[str, MetricResult]]:
-        """Texts, sources and metrics; with the pointing game for photos that have boxes."""
+    def measure(self, results: Iterable[Caption]) -> tuple[dict[str, MetricResult], list[str], list[str]]:
+        """Metrics, texts and sources; with the pointing game for photos that have boxes."""
         counts: list[np.ndarray] = []
 
         def count(captions: Iterable[Caption]) -> Iterator[Caption]:
@@ -89,8 +89,8 @@ class CaptionExamples(Examples):
                 counts.append(count_pointing(caption, boxes))
                 yield caption
 
-        texts, sources, metrics = super().measure(count(results))
-        return texts, sources, metrics | pointing_game(counts)
+        metrics, texts, sources = super().measure(count(results))
+        return metrics | pointing_game(counts), texts, sources
 
     def make_vocabulary(self) -> Vocabulary:
         return Vocabulary.build(self._all_words(), min_count=self.config.min_count)
