@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import calibration
+import calibration as fitting
 import numpy as np
 
 STEPS = ("prepare", "train", "calibrate", "evaluate", "export")
@@ -63,7 +63,7 @@ class Recipe:
     adapt: Callable[[Any, argparse.Namespace], Any] = lambda config, options: config
     final_settings: Sequence[str] = ()
     after_evaluate: Callable[[Any, argparse.Namespace], None] = lambda application, options: None
-    calibration: calibration.Calibration | None = None
+    calibration: fitting.Calibration | None = None
 
     def main(self, description: str, arguments: Sequence[str] | None = None) -> None:
         """Runs the step that the command line names."""
@@ -149,12 +149,12 @@ class Recipe:
         evaluation = application.evaluate(manifest, cache=options.output / "cache", quiet=options.quiet)
         items = evaluation.metrics[rule.metric].items
         right = items <= rule.right if lower_is_better(rule.metric) else items >= rule.right
-        slope, offset = calibration.fit(evaluation.confidences[::2], right[::2])
-        confidence = calibration.apply(evaluation.confidences, slope, offset)
+        slope, offset = fitting.fit(evaluation.confidences[::2], right[::2])
+        confidence = fitting.apply(evaluation.confidences, slope, offset)
         threshold = float(np.quantile(confidence[::2], rule.unsure))
         scores = {
             "right": float(right.mean()),
-            "calibration_error": calibration.expected_calibration_error(confidence[1::2], right[1::2]),
+            "calibration_error": fitting.expected_calibration_error(confidence[1::2], right[1::2]),
             "unsure": float((confidence[1::2] < threshold).mean()),
         }
         settings = [f"confidence.slope={slope}", f"confidence.offset={offset}", f"confidence.threshold={threshold}"]
@@ -163,7 +163,7 @@ class Recipe:
             foreign = list(application.run(sorted(options.foreign.iterdir())))
             scores["foreign_unsure"] = sum(result.unsure for result in foreign) / len(foreign)
         print(json.dumps({name: round(score, 4) for name, score in scores.items()}))
-        calibration.draw_reliability(confidence[1::2], right[1::2], options.output / "reliability.png")
+        fitting.draw_reliability(confidence[1::2], right[1::2], options.output / "reliability.png")
         application.save(options.output / "model")
 
     def run_export(self, options: argparse.Namespace) -> None:
