@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.applications.summarizers import TEXT, make_compressor
+from tests.applications.summarizers import TEXT, WORDS, make_compressor
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -16,7 +16,7 @@ def precision(monkeypatch):
 
 
 def test_a_preset_is_scored_in_each_precision(precision, tmp_path):
-    make_compressor().save(tmp_path / "preset")
+    make_compressor(words=WORDS).save(tmp_path / "preset")
     data = tmp_path / "data.jsonl"
     data.write_text(json.dumps({"document": TEXT, "summary": TEXT}) + "\n")
     as_it_is, in_8_bits = precision.score_precisions(str(tmp_path / "preset"), data, [8])
