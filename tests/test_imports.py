@@ -61,6 +61,20 @@ print(*sorted(set(heavy) & set(sys.modules)))
     assert run_python(code, ",".join(HEAVY), *LAZY_PACKAGES).split() == []
 
 
+def test_the_applications_import_nothing_that_only_training_plots_and_pages_use():
+    code = """
+import sys
+import keras, tensorflow  # which import pandas and matplotlib themselves where these are installed
+before = set(sys.modules)
+from attention_apps.applications.tasks import TASKS, application_class
+for task in TASKS:
+    application_class(task)
+print(*sorted(set(sys.argv[1:]) & (set(sys.modules) - before)))
+"""
+    unused = ("gradio", "jiwer", "keras_hub", "matplotlib", "nltk", "pandas", "rouge_score", "sacrebleu", "scipy.stats")
+    assert run_python(code, *unused).split() == []
+
+
 def test_an_unknown_name_is_an_attribute_error():
     code = "import attention_apps\ntry: attention_apps.nothing\nexcept AttributeError as error: print(error)"
     assert "attribute nothing" in run_python(code)

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from nltk.translate.meteor_score import meteor_score
-
 from attention_apps.metrics.caption_tokenizer import caption_words
 from attention_apps.metrics.metric_result import MetricResult
 from attention_apps.metrics.stemming import CachedStemmer
@@ -26,6 +24,8 @@ def meteor(hypotheses: Sequence[str], references: References) -> MetricResult:
 
     Reference: Lavie and Agarwal 2007, section 2.
     """
+    from nltk.translate.meteor_score import meteor_score
+
     hypotheses, references = check_pairs(hypotheses, references)
     stemmer, no_synonyms = CachedStemmer(), _NoSynonyms()
     items = [

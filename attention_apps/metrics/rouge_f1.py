@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
-from rouge_score.rouge_scorer import RougeScorer
-from rouge_score.tokenize import tokenize
 
 from attention_apps.metrics.metric_result import MetricResult
 from attention_apps.metrics.stemming import CachedStemmer
@@ -18,14 +17,19 @@ class _Tokenizer:
     """The words of rouge-score's own tokenizer; stems are remembered."""
 
     def __init__(self, stem: bool):
+        from rouge_score.tokenize import tokenize
+
         self._stemmer = CachedStemmer() if stem else None
+        self._tokenize = tokenize
 
     def tokenize(self, text: str) -> list[str]:
-        return tokenize(text, self._stemmer)
+        return self._tokenize(text, self._stemmer)
 
 
 @cache
-def _scorer(kind: str, stem: bool) -> RougeScorer:
+def _scorer(kind: str, stem: bool) -> Any:
+    from rouge_score.rouge_scorer import RougeScorer
+
     return RougeScorer([_KINDS[kind]], tokenizer=_Tokenizer(stem))
 
 

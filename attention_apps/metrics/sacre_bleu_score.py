@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from sacrebleu.metrics import BLEU
 
 from attention_apps.metrics.metric_result import MetricResult
 from attention_apps.metrics.text_pairs import References, check_pairs
@@ -18,6 +17,8 @@ def sacre_bleu(hypotheses: Sequence[str], references: References) -> MetricResul
 
     Reference: Post 2018.
     """
+    from sacrebleu.metrics import BLEU
+
     hypotheses, references = check_pairs(hypotheses, references)
     metric = BLEU(effective_order=True)
     sentences = [metric.sentence_score(*pair) for pair in zip(hypotheses, references)]
@@ -35,6 +36,8 @@ def sacre_bleu(hypotheses: Sequence[str], references: References) -> MetricResul
 
 
 def _score(total: np.ndarray) -> float:
+    from sacrebleu.metrics import BLEU
+
     length, reference_length, *counts = total.tolist()
     score = BLEU.compute_bleu(
         counts[:_ORDERS], counts[_ORDERS:], int(length), int(reference_length), smooth_method="exp"

@@ -110,7 +110,7 @@ def _decode_jpeg_or_png(contents: bytes, name: str) -> np.ndarray:
     return image.numpy()
 
 
-@tf.function(input_signature=[tf.TensorSpec((), tf.string)])
+@tf.function(input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
 def _decode(contents):
     return decode_image(contents)
 

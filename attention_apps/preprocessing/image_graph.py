@@ -129,20 +129,18 @@ def _kind(contents: tf.Tensor) -> tf.Tensor:
 
 
 def _decode(contents: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
-    return tf.switch_case(
+    image = tf.switch_case(
         kind,
         {
             # The same pixels, bit for bit, as libjpeg-turbo gives elsewhere (Pillow, OpenCV).
-            _JPEG: lambda: _turn(tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE"), contents),
-            _PNG: lambda: _turn(_decode_png(contents), contents),
+            _JPEG: lambda: tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE"),
+            _PNG: lambda: _decode_png(contents),
             _GIF: lambda: tf.io.decode_gif(contents)[0],
             _BMP: lambda: decode_true_colour(contents),
         },
     )
-
-
-def _turn(image: tf.Tensor, contents: tf.Tensor) -> tf.Tensor:
-    return turn_upright(image, exif_orientation(contents))
+    has_exif = (kind == _JPEG) | (kind == _PNG)
+    return tf.cond(has_exif, lambda: turn_upright(image, exif_orientation(contents)), lambda: image)
 
 
 def _decode_png(contents: tf.Tensor) -> tf.Tensor:
