@@ -62,7 +62,7 @@ class OurDecoding:
         options = DecodingOptions(beam_size=beam_size, max_length=MAX_LENGTH, banned_tokens=NEVER_WRITTEN)
 
         def search(source):
-            state = self.model.decoder.init_state(self.model.encode(source))
+            state = self.model.decoder.init_state(self.model.encode(source), MAX_LENGTH)
             return beam_search(self.model.decoder.step, state, options)
 
         self.search = tf.function(search, [signature_of(batch["source"])], autograph=False)

@@ -41,8 +41,13 @@ class Decoder(keras.layers.Layer):
         """
         raise NotImplementedError
 
-    def init_state(self, memory):
-        """The state before the first step: a dict of tensors with a batch axis, which a search can reorder."""
+    def init_state(self, memory, max_length=None):
+        """The state before the first step: a dict of tensors with a batch axis, which a search can reorder.
+
+        Args:
+            memory: The encoder's dict.
+            max_length: How many steps will follow at most, if known: the size of a cache.
+        """
         raise NotImplementedError
 
     def step(self, token, state):

@@ -119,7 +119,7 @@ class KerasHubDecoder(Decoder):
     Args:
         language_model: A `Seq2SeqLM` of KerasHub: BART, T5 or T5Gemma.
         tokens: See `HubTokens`.
-        max_length: Size of the cache of `step`: the longest target it can write.
+        max_length: Size of the cache of `step` if `init_state` is not told how many steps follow.
 
     Call arguments:
         tokens: `(batch, target)` or `(batch, targets, target)`, starting with the start token.
@@ -154,14 +154,15 @@ class KerasHubDecoder(Decoder):
         }
         return outputs, {}
 
-    def init_state(self, memory):
+    def init_state(self, memory, max_length=None):
         """The state before the first step; the tokens before the start token are in its cache."""
+        capacity = self.max_length if max_length is None else len(self.tokens.before_start) + max_length
         source = {name: memory[name] for name in ("values", "mask")}
         lengths = ops.sum(ops.cast(source["mask"], "int32"), axis=1)
         start = ops.expand_dims(ops.full_like(lengths, START), 1)
         # If nothing comes before the start token, it fills the cache of the source here and runs again in `step`.
         ids = self._before_start(start) if self.tokens.before_start else self.tokens.to_hub(start)
-        _, cache, cross_cache = self._run(ids, 0, source, self._empty_cache(source, self.max_length))
+        _, cache, cross_cache = self._run(ids, 0, source, self._empty_cache(source, capacity))
         position = ops.full_like(lengths, len(self.tokens.before_start))
         return {**source, "cross_cache": cross_cache, "cache": cache, "position": position}
 

@@ -116,11 +116,16 @@ class MoonshineDecoder(keras.layers.Layer):
         outputs = {"logits": logits, "attention": self._align(heads), "head_attention": heads}
         return {name: unflatten_targets(tensor, targets) for name, tensor in outputs.items()}
 
-    def init_state(self, memory):
-        """The state before the first step. Hypotheses of an item share what is below `per_item`."""
+    def init_state(self, memory, max_length=None):
+        """The state before the first step, with room for `max_length` steps.
+
+        Hypotheses of an item share what is below `per_item`.
+        """
         source = self._prepare(memory)
         batch, frames = ops.shape(memory["values"])[:2]
         capacity = self._limit(frames) + 1
+        if max_length is not None:
+            capacity = min(capacity, max_length) if isinstance(capacity, int) else ops.minimum(capacity, max_length)
         shape = (batch, self.num_heads, capacity, self.dim // self.num_heads)
         # Each cache is a tensor of its own, so that it can be written in place.
         caches = [

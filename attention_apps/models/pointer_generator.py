@@ -65,9 +65,9 @@ class PointerGenerator(keras.layers.Layer):
         source_ids = _for_steps(parts["source_ids"], parts["attention"])
         return self._mix(parts["logits"], parts["attention"], parts["switch"], source_ids)
 
-    def init_state(self, memory):
-        """The state before the first step."""
-        return {**self.decoder.init_state(memory), "source_ids": memory["source_ids"]}
+    def init_state(self, memory, max_length=None):
+        """The state before the first step; see `Decoder.init_state`."""
+        return {**self.decoder.init_state(memory, max_length), "source_ids": memory["source_ids"]}
 
     def step(self, token, state):
         """Maps a token `(batch,)` and the state to log-probabilities `(batch, vocabulary + source)` and a new state."""

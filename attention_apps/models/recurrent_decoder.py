@@ -170,7 +170,7 @@ class RecurrentDecoder(Decoder):
             steps, carry = self._all_at_once(projected, source, carry)
         return self._outputs(steps, embedded), carry["attention"]
 
-    def init_state(self, memory):
+    def init_state(self, memory, max_length=None):
         """The state before the first step."""
         source, carry = self._begin(memory)
         if self.attention is not None:

@@ -71,7 +71,7 @@ class TagDecoder(Decoder):
         }
         return outputs, {}
 
-    def init_state(self, memory):
+    def init_state(self, memory, max_length=None):
         """The state before the first step."""
         lengths = _lengths(memory)
         return {

@@ -21,7 +21,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         num_layers: Number of blocks.
         num_heads: Number of attention heads.
         hidden_dim: Width of the feed-forward networks.
-        max_length: Size of the cache of `step`: the longest target it can write.
+        max_length: Size of the cache of `step` if `init_state` is not told how many steps follow.
         dropout: Dropout rate on embeddings and in the blocks.
 
     Call arguments:
@@ -86,12 +86,13 @@ class TransformerDecoder(TransformerStack, Decoder):
         outputs, _ = self._run(tokens, None, source, [None] * self.num_layers)
         return outputs, {}
 
-    def init_state(self, memory):
-        """The state before the first step."""
+    def init_state(self, memory, max_length=None):
+        """The state before the first step, with room for `max_length` steps."""
         source = self._source(memory)
+        max_length = self.max_length if max_length is None else max_length
         return {
             **source,
-            "blocks": [block.init_state(source["values"], self.max_length) for block in self.blocks],
+            "blocks": [block.init_state(source["values"], max_length) for block in self.blocks],
             "coverage": ops.zeros(ops.shape(source["values"])[:2], self.compute_dtype),
         }
 

@@ -223,7 +223,8 @@ class SelfCritical:
 
         def run(source):
             memory = self.model.encode(source)
-            step, state = self.model.decoder.step, self.model.decoder.init_state(memory)
+            step = self.model.decoder.step
+            state = self.model.decoder.init_state(memory, self.options.max_length)
             if self.config.from_beam:
                 drawn = beam_search(step, state, self.options).token_ids
             else:

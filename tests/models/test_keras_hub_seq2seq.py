@@ -82,7 +82,7 @@ def test_steps_equal_teacher_forcing_and_both_the_model_itself(hub):
     targets = np.random.default_rng(0).integers(4, len(tokens.hub_ids), (len(TEXTS), 4))
     fed = np.concatenate([np.full((len(TEXTS), 1), START), targets], axis=1)
     logits = model.decoder(fed, memory).numpy()
-    state, steps = model.decoder.init_state(memory), []
+    state, steps = model.decoder.init_state(memory, max_length=fed.shape[1]), []
     for column in fed.T:
         step, state = model.decoder.step(tf.constant(column, tf.int32), state)
         steps.append(step)

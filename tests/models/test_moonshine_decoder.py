@@ -25,7 +25,8 @@ def test_stepwise_equals_teacher_forced():
 def test_a_step_returns_the_attention_of_teacher_forcing():
     decoder, memory, tokens = make_decoder(D), make_memory(), make_tokens(B, T)
     expected = decoder(tokens, memory, return_dict=True)["attention"]
-    state = decoder.init_state(memory)
+    state = decoder.init_state(memory, max_length=T)
+    assert state["caches"][0]["keys"].shape[2] == T
     for position in range(T):
         outputs, state = decoder.step_with_attention(ops.convert_to_tensor(tokens[:, position]), state)
         np.testing.assert_allclose(outputs["attention"], expected[:, position], atol=1e-5)

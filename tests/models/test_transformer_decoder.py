@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from attention_apps.decoding import DecodingOptions, beam_search
 from attention_apps.models import TransformerDecoder
 from tests.models.decoders import (
     B,
@@ -55,6 +56,30 @@ def test_what_depends_on_the_source_only_is_handed_back_as_it_was():
     assert all(after[name] is state[name] for name in ("values", "mask"))
     before_and_after = zip(*(keras.tree.flatten(x["prepared"]) for x in (state, after)), strict=True)
     assert all(old is new for old, new in before_and_after)
+
+
+def test_the_cache_has_room_for_the_steps_that_follow():
+    decoder, memory, tokens = make_transformer(), make_memory(), make_tokens(B, T)
+    forced = decoder(tokens, memory)
+    state, logits = decoder.init_state(memory, max_length=T), []
+    assert {block["keys"].shape[1] for block in state["blocks"]} == {T}
+    for position in range(T):
+        step, state = decoder.step(tokens[:, position], state)
+        logits.append(step)
+    np.testing.assert_allclose(ops.stack(logits, axis=1), forced, atol=1e-5)
+
+
+@pytest.mark.parametrize("default", [2, 50])
+def test_a_search_writes_the_same_with_a_cache_of_its_own_length(default):
+    memory, options = make_memory(), DecodingOptions(beam_size=3, max_length=7, min_length=7)
+    large, small = make_transformer(max_length=50), make_transformer(max_length=default)
+    for decoder in (large, small):
+        decoder(make_tokens(B, T), memory)
+    small.set_weights(large.get_weights())
+    expected = beam_search(large.step, large.init_state(memory), options)
+    found = beam_search(small.step, small.init_state(memory, options.max_length), options)
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
 
 
 def test_copied_words_are_read_as_the_unknown_word():

@@ -94,7 +94,7 @@ class TinyDecoder(keras.layers.Layer):
         weights = ops.reshape(weights, (*shape, ops.shape(weights)[-1]))
         return {"logits": logits, "attention": weights, "attention_state": state} if return_dict else logits
 
-    def init_state(self, memory):
+    def init_state(self, memory, max_length=None):
         return {"values": memory["values"], "mask": memory["mask"]}
 
     def step(self, token, state):
