@@ -67,6 +67,50 @@ def model_form(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTens
     return tf.strings.lower(tokens, encoding="utf-8")
 
 
+def keep_whole_numbers(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """Keeps "3-2" as one word: with its hyphen if both numbers are kept, and otherwise not at all.
+
+    Args:
+        tokens: `(batch, ..., source)`, padded with empty strings.
+        keep: boolean, of the same shape.
+    """
+    shape = tf.shape(tokens)
+    tokens, kept = tf.reshape(tokens, [-1, shape[-1]]), tf.reshape(keep, [-1, shape[-1]])
+    ends_in_digit = tf.pad(tf.strings.regex_full_match(tokens, ".*[0-9]"), [[0, 0], [1, 0]])[:, :-1]
+    begins_with_digit = tf.pad(tf.strings.regex_full_match(tokens, f"{JOINER}[0-9].*"), [[0, 0], [0, 1]])[:, 1:]
+    is_hyphen = (tokens == f"{JOINER}-") & ends_in_digit & begins_with_digit
+    follows_hyphen = tf.pad(is_hyphen, [[0, 0], [1, 0]])[:, :-1]
+    # A hyphen and the number after it belong to the group of the number before it. Hyphens have no vote.
+    groups = tf.cumsum(tf.cast(~(is_hyphen | follows_hyphen), tf.int32), axis=1) - 1
+    groups += tf.range(tf.shape(tokens)[0])[:, tf.newaxis] * shape[-1]
+    votes = tf.cast(kept | is_hyphen, tf.int32)
+    return tf.reshape(tf.gather(tf.math.unsorted_segment_min(votes, groups, tf.size(groups)), groups) > 0, shape)
+
+
+def capitalize_first(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """Writes the first kept word with a capital letter if the sentence had one there.
+
+    Words that are not all in lower case, such as "iPhone", stay as they are.
+
+    Args:
+        tokens: `(batch, ..., source)`, padded with empty strings.
+        keep: boolean, of the same shape.
+    """
+    is_word = tf.strings.regex_full_match(tokens, r"(?s:.*)[\pL\pN](?s:.*)")
+    begins_large = tf.strings.regex_full_match(tokens, rf"{JOINER}?\p{{Lu}}(?s:.*)")
+    has_capital = tf.reduce_any(_is_first(is_word) & begins_large, axis=-1, keepdims=True)
+    is_small = tf.strings.regex_full_match(tokens, rf"{JOINER}?\p{{Ll}}[^\p{{Lu}}]*")
+    letter = tf.strings.upper(tf.strings.regex_replace(tokens, rf"(?s)^{JOINER}?(.).*$", r"\1"), encoding="utf-8")
+    joiner = tf.where(tf.strings.regex_full_match(tokens, rf"(?s){JOINER}.*"), JOINER, "")
+    capitalized = joiner + letter + tf.strings.regex_replace(tokens, rf"(?s)^{JOINER}?.", "")
+    return tf.where(has_capital & is_small & _is_first(is_word & keep), capitalized, tokens)
+
+
+def _is_first(marks: tf.Tensor) -> tf.Tensor:
+    """Whether a position is the first marked one."""
+    return marks & (tf.cumsum(tf.cast(marks, tf.int32), axis=-1) == 1)
+
+
 def join_kept(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     """The text of the kept tokens, `(batch, ...)`: typed as they were, the others gone.
 

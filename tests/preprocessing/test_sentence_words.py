@@ -1,7 +1,13 @@
 import pytest
 import tensorflow as tf
 
-from attention_apps.preprocessing.sentence_words import join_kept, model_form, tokenize_sentence
+from attention_apps.preprocessing.sentence_words import (
+    capitalize_first,
+    join_kept,
+    keep_whole_numbers,
+    model_form,
+    tokenize_sentence,
+)
 from attention_apps.preprocessing.text import JOINER, detokenize
 
 
@@ -57,6 +63,45 @@ def test_a_comma_joins_the_word_before_it():
 
 def test_a_word_whose_quote_is_gone_stands_on_its_own():
     assert kept('They say "Stop it" now', "They", "Stop", "now") == "They Stop now"
+
+
+def with_whole_numbers(typed, *deleted):
+    tokens = tokenize_sentence([typed]).to_tensor("")
+    keep = tf.constant([[token.decode().replace(JOINER, "") not in deleted for token in tokens.numpy()[0]]])
+    return join_kept(tokens, keep_whole_numbers(tokens, keep)).numpy()[0].decode()
+
+
+@pytest.mark.parametrize(
+    ("typed", "deleted", "expected"),
+    [
+        ("They won 3-2 today", ["-"], "They won 3-2 today"),
+        ("They won 3-2 today", ["-", "2"], "They won today"),
+        ("They won 3-2 today", ["3"], "They won today"),
+        ("From 2026-11-18 on", ["-", "on"], "From 2026-11-18"),
+        ("From 2026-11-18 on", ["-", "18"], "From on"),
+        ("A 16-year-old boy - 3 of 4", ["of", "-"], "A 16-year-old boy 3 4"),
+    ],
+)
+def test_numbers_with_hyphens_are_kept_or_deleted_as_one(typed, deleted, expected):
+    assert with_whole_numbers(typed, *deleted) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "deleted", "expected"),
+    [
+        ("On Monday, a man left.", ["On", "Monday", ","], "A man left."),
+        ("on monday, a man left.", ["on", "monday", ","], "a man left."),
+        ("Now, iPhone sales rose.", ["Now", ","], "iPhone sales rose."),
+        ("Now, 40 people left.", ["Now", ","], "40 people left."),
+        ('Now, "we won."', ["Now", ","], '"We won."'),
+        ("Heute, über Nacht", ["Heute", ","], "Über Nacht"),
+        ("A man left.", ["A", "man", "left", "."], ""),
+    ],
+)
+def test_a_sentence_starts_with_a_capital_if_it_was_typed_with_one(typed, deleted, expected):
+    tokens = tokenize_sentence([typed]).to_tensor("")
+    keep = tf.constant([[token.decode().replace(JOINER, "") not in deleted for token in tokens.numpy()[0]]])
+    assert join_kept(capitalize_first(tokens, keep), keep).numpy()[0].decode() == expected
 
 
 def test_nothing_kept_is_an_empty_text():

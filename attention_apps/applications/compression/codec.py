@@ -18,7 +18,7 @@ from attention_apps.applications.summarization.summary import SummaryLine
 from attention_apps.constants import UNKNOWN
 from attention_apps.decoding import DecodingResult
 from attention_apps.models.tag_decoder import KEEP
-from attention_apps.preprocessing.sentence_words import join_kept, model_form
+from attention_apps.preprocessing.sentence_words import capitalize_first, join_kept, keep_whole_numbers, model_form
 from attention_apps.preprocessing.text import JOINER
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import to_model_forms, unknown_class_ids
@@ -67,12 +67,12 @@ class TagCodec(Codec):
         return (keep_limit(memory["mask"], options),)
 
     def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
-        keep = _keep(token_ids, source["tokens"])
-        return join_kept(tf.broadcast_to(source["tokens"][:, tf.newaxis], tf.shape(keep)), keep)
+        tokens, keep = _kept(token_ids, source["tokens"])
+        return join_kept(tokens, keep)
 
     def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
         tokens = source["tokens"]
-        keep = _keep(result.token_ids[:, :1], tokens)[:, 0]
+        written, keep = (one[:, 0] for one in _kept(result.token_ids[:, :1], tokens))
         is_word = tokens != ""
         # A tag has a probability of its own; the end token has not.
         tags = tf.pad(token_probabilities(forced), [[0, 0], [0, tf.shape(tokens)[1]]])[:, : tf.shape(tokens)[1]]
@@ -80,7 +80,7 @@ class TagCodec(Codec):
             "text": self.texts(result.token_ids, source),
             "score": result.scores,
             **calibrated(geometric_mean(tags, is_word), self.config.confidence),
-            "tokens": tf.strings.regex_replace(tf.where(keep, tokens, ""), JOINER, ""),
+            "tokens": tf.strings.regex_replace(tf.where(keep, written, ""), JOINER, ""),
             "kept": keep,
             "attention": tf.linalg.diag(tf.cast(keep, tf.float32)),
             "encoding": mean_encoding(memory),
@@ -132,11 +132,13 @@ def _line(source, outputs):
     )
 
 
-def _keep(token_ids, tokens):
-    """Whether each source token is kept, `(batch, num_best, source)`."""
+def _kept(token_ids, tokens):
+    """The source tokens as they are written, and whether each is kept, `(batch, num_best, source)`."""
     missing = tf.maximum(tf.shape(tokens)[1] - tf.shape(token_ids)[2], 0)
     tags = tf.pad(token_ids, [[0, 0], [0, 0], [0, missing]])[..., : tf.shape(tokens)[1]]
-    return (tags == KEEP) & (tokens != "")[:, tf.newaxis]
+    tokens = tf.broadcast_to(tokens[:, tf.newaxis], tf.shape(tags))
+    keep = keep_whole_numbers(tokens, (tags == KEEP) & (tokens != ""))
+    return capitalize_first(tokens, keep), keep
 
 
 def _join_sentences(texts, rows, batch):

@@ -88,6 +88,12 @@ def test_kept_words_are_spelled_as_typed(compressor):
     assert compressor.codec.texts(tags, source).numpy().tolist() == [[b"ALICE Bob.", b""]]
 
 
+def test_a_compression_starts_with_a_capital_and_keeps_a_result_whole(compressor):
+    source = {"tokens": tf.constant([["Today", "they", "won", "3", "￭-", "￭2"]])}
+    tags = tf.constant([[[DELETE, KEEP, KEEP, KEEP, DELETE, KEEP, END], [KEEP, KEEP, KEEP, DELETE, KEEP, KEEP, END]]])
+    assert compressor.codec.texts(tags, source).numpy().tolist() == [[b"They won 3-2", b"Today they won"]]
+
+
 def test_out_of_vocabulary_words_are_read_by_class(compressor):
     codec = compressor.codec
     ids = codec.prepare({"tokens": tf.constant([["Alice", "Qwerting", "the"]])})["token_ids"].numpy()[0]
