@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import_tensorflow_quietly()
+    import_tensorflow_quietly(options.quiet)
     application = make_application(options)
     report = application.check_data(
         options.data, options.validation, parse_columns(options.column), quiet=options.quiet

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_page(options: argparse.Namespace) -> None:
     import_gradio()
-    import_tensorflow_quietly()
+    import_tensorflow_quietly(options.quiet)
     applications = {task: _load(task, getattr(options, tab.option)) for task, tab in TABS.items()}
 
     def announce(url: str) -> None:

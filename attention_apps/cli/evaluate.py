@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     columns = parse_columns(options.column)
-    import_tensorflow_quietly()
+    import_tensorflow_quietly(options.quiet)
     from attention_apps.metrics import bootstrap_interval
 
     application = load(options.preset)

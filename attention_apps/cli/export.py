@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import_tensorflow_quietly()
+    import_tensorflow_quietly(options.quiet)
     application = load(options.preset)
     version = application.export(options.folder, **search_options(options))
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())

@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -46,6 +47,8 @@ class PredictCommand:
     # Other tasks whose presets the command takes.
     other_tasks: tuple[str, ...] = ()
     metavar: str
+    # How the names of the files end that are taken from a folder.
+    suffixes: tuple[str, ...] = ()
     examples: tuple[str, ...]
 
     # What subclasses may change
@@ -57,12 +60,22 @@ class PredictCommand:
         """What those options change in the search and the output; `None` leaves a value as it is."""
         return {}
 
+    def inputs(self, options: argparse.Namespace) -> list[str]:
+        """The inputs that were given, with the files of folders in place of the folders; by default, what is piped."""
+        if options.inputs:
+            return [file for name in options.inputs for file in self._files(name)]
+        if sys.stdin.isatty():
+            raise ValueError(f"Give at least one {self.metavar}: files, folders, or - for standard input.")
+        return [STANDARD_INPUT]
+
     def names(self, options: argparse.Namespace) -> Iterable[str]:
         """The names that `read` is given, one for each answer."""
         return options.inputs
 
     def read(self, name: str) -> Any:
         """The item of a name. A `ValueError` or `OSError` is the failure of that input alone."""
+        if os.path.isdir(name):
+            raise ValueError(f"{name} is a folder without any file that ends in {', '.join(self.suffixes)}")
         return read_standard_input() if name == STANDARD_INPUT else name
 
     def entry(self, result: Any) -> Mapping[str, Any]:
@@ -79,6 +92,10 @@ class PredictCommand:
         """What the user should know about a result besides its text; printed to stderr."""
         return "the model is not sure of this" if result.unsure else None
 
+    def load(self, options: argparse.Namespace) -> Any:
+        """The application that answers."""
+        return self._load(options.preset)
+
     def is_quiet(self, options: argparse.Namespace) -> bool:
         """Whether a long item shows no progress bar."""
         return True
@@ -88,16 +105,22 @@ class PredictCommand:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.epilog = "\n".join(["examples:", *(f"  {line}" for line in self.examples)])
-        parser.add_argument("inputs", nargs="+", metavar=self.metavar, help="files; - is standard input")
+        parser.add_argument(
+            "inputs",
+            nargs="*",
+            metavar=self.metavar,
+            help="files, or folders with all that is in them; - is standard input, as is nothing at all",
+        )
         parser.add_argument("--preset", metavar="NAME|FOLDER", help="a trained model (default: the task's own)")
         add_search_arguments(parser)
         parser.add_argument("--plot", metavar="DIR", help="folder for pictures of where the model looked")
         parser.add_argument("--html", metavar="DIR", help="folder for pages of where the model looked")
         parser.add_argument("--json", action="store_true", help="a line of JSON for each input")
-        parser.add_argument("--quiet", action="store_true", help="no progress bar")
+        parser.add_argument("--quiet", action="store_true", help="no progress bar, and nothing but results and errors")
         self.add_options(parser)
 
     def run(self, options: argparse.Namespace) -> int:
+        options.inputs = self.inputs(options)
         if options.inputs.count(STANDARD_INPUT) > 1:
             raise ValueError("`-` may be given once: standard input can be read once.")
         files = [
@@ -105,8 +128,8 @@ class PredictCommand:
             for folder, ending in ((options.plot, ".png"), (options.html, ".html"))
             if folder is not None
         ]
-        import_tensorflow_quietly()
-        application = self._load(options.preset)
+        import_tensorflow_quietly(options.quiet)
+        application = self.load(options)
         answers = self._answers(application, options)
         failures = 0
         with only_python_on_stderr(), closing(_with_progress(answers, len(options.inputs), options.quiet)) as shown:
@@ -118,11 +141,29 @@ class PredictCommand:
                         one.write(answer)
         return 1 if failures else 0
 
+    def _files(self, name: str) -> list[str]:
+        """A folder's files in the order of their names, those of its folders too; what is hidden is left out."""
+        if not os.path.isdir(name):
+            return [name]
+        found = []
+        for folder, folders, files in os.walk(name):
+            folders[:] = sorted(one for one in folders if not one.startswith("."))
+            endings = ((file, os.path.splitext(file)[1].lower()) for file in sorted(files))
+            found += [os.path.join(folder, file) for file, ending in endings if ending in self.suffixes]
+        return [file for file in found if not os.path.basename(file).startswith(".")] or [name]
+
+    @staticmethod
+    def _load_task(task: str) -> Any:
+        """The application of a task with its default preset."""
+        from attention_apps.applications.tasks import application_class
+
+        return application_class(task).from_preset()
+
     def _load(self, preset: str | None) -> Any:
-        from attention_apps.applications.tasks import application_class, load
+        from attention_apps.applications.tasks import load
 
         if preset is None:
-            return application_class(self.task).from_preset()
+            return self._load_task(self.task)
         application = load(preset)
         if application.task not in (self.task, *self.other_tasks):
             raise ValueError(f"{preset}: `task` must be {self.task!r}. Received: task={application.task!r}")

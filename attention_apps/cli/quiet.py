@@ -7,8 +7,13 @@ import sys
 from collections.abc import Iterator
 
 
-def import_tensorflow_quietly() -> None:
-    """Imports TensorFlow and lets it look for devices, its greetings left out; errors are raised all the same."""
+def import_tensorflow_quietly(quiet: bool = False) -> None:
+    """Imports TensorFlow and lets it look for devices, its greetings left out; errors are raised all the same.
+
+    It takes seconds, so a terminal gets a line first, unless `quiet`.
+    """
+    if sys.stderr.isatty() and not quiet:
+        print("attention-apps: loading TensorFlow and the model ...", file=sys.stderr, flush=True)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with only_python_on_stderr():
         import tensorflow as tf

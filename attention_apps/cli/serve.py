@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     names = [_name(model) for model in options.models]
     if len(set(names)) < len(names):
         raise ValueError(f"Models must differ in their last names. Received: {', '.join(names)}")
-    import_tensorflow_quietly()
+    import_tensorflow_quietly(options.quiet)
     models = {name: _load(model, name) for name, model in zip(names, options.models, strict=True)}
 
     def announce(url: str) -> None:

@@ -1,21 +1,37 @@
-"""Writes each text in one line, or in several, and shows which words it read for each word it wrote."""
+"""Writes each text in one line, or in several, and shows which words it read for each word it wrote.
+
+The style `headline` writes a new sentence. `compress` deletes words of each sentence and changes no other. `auto`
+compresses a text of one sentence, and writes a headline for a longer text.
+"""
 
 import argparse
 import contextlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from attention_apps.cli.predict import STANDARD_INPUT, PredictCommand, read_standard_input
+from attention_apps.cli.predict import STANDARD_INPUT, PredictCommand
+
+_CHECKED_BYTES = 1 << 12
+_MAGIC = (b"%PDF-", b"%!PS", b"{\\rtf", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
+# What stands for a byte that is not UTF-8, and control characters.
+_NO_TEXT = re.compile("[\ufffd\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 class TextCommand(PredictCommand):
     """A command whose inputs are texts."""
 
     metavar = "TEXT"
+    suffixes = (".txt", ".text", ".md")
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--text", action="append", default=[], metavar="STRING", help="a text itself; may be given several times"
+        )
         parser.add_argument("--max-words", type=int, metavar="N", help="the most words of a line")
         parser.add_argument("--min-words", type=int, metavar="N", help="the fewest words of a line")
         parser.add_argument(
@@ -28,19 +44,27 @@ class TextCommand(PredictCommand):
     def option_values(self, options: argparse.Namespace) -> Mapping[str, Any]:
         return {"max_words": options.max_words, "min_words": options.min_words, "sentences": options.sentences}
 
+    def inputs(self, options: argparse.Namespace) -> list[str]:
+        """Texts of the command line come after the files."""
+        given = [_Text("text" if number == 1 else f"text_{number}", one) for number, one in enumerate(options.text, 1)]
+        return [*(super().inputs(options) if options.inputs or not given else ()), *given]
+
     def names(self, options: argparse.Namespace) -> Iterator[str]:
         """The inputs, or the lines of the inputs."""
         for name in options.inputs:
             try:
-                yield from _lines(name) if options.lines else (name,)
+                yield from _lines(name) if options.lines and not isinstance(name, _Text) else (name,)
             except (ValueError, OSError):
                 yield name  # to be read as a whole, which fails for this input alone
 
     def read(self, name: str) -> bytes:
-        """The bytes of a text; invalid UTF-8 is replaced later."""
-        if isinstance(name, _Line):
+        """The bytes of a text; a few invalid bytes are replaced later."""
+        if isinstance(name, _Text):
             return name.contents
-        return read_standard_input() if name == STANDARD_INPUT else Path(name).read_bytes()
+        path = super().read(name)
+        contents = path if name == STANDARD_INPUT else Path(path).read_bytes()
+        _check_text(name, contents)
+        return contents
 
     def entry(self, result: Any) -> Mapping[str, Any]:
         return {
@@ -70,22 +94,75 @@ class SummarizeCommand(TextCommand):
         "attention-apps summarize article.txt --max-words 15 --html pages",
         "attention-apps summarize report.txt --sentences 5",
         "attention-apps summarize --lines documents.txt > summaries.jsonl",
+        "attention-apps summarize --text 'The council voted to close the bridge. Engineers had found rust.'",
         "attention-apps summarize - < article.txt",
     )
 
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        super().add_options(parser)
+        parser.add_argument(
+            "--style",
+            choices=("headline", "compress", "auto"),
+            help="a new line (the default), each sentence with words deleted, or the latter for a single sentence only",
+        )
 
-class _Line(str):
-    """The name of a line, `article.txt:3`, with its bytes."""
+    def load(self, options: argparse.Namespace) -> Any:
+        if options.style is None:
+            return super().load(options)
+        if options.preset is not None:
+            raise ValueError("`--style` and `--preset` both choose a model; give one of them.")
+        if options.style == "auto":
+            return _ByLength()
+        return self._load_task("sentence_compression" if options.style == "compress" else self.task)
+
+
+class _ByLength:
+    """Compresses texts of one sentence, and writes headlines for longer ones."""
+
+    def run(self, items: Iterable[bytes], quiet: bool, **options: Any) -> Iterator[Any]:
+        for task, texts in groupby(items, key=self._task):
+            yield from self._application(task).run(texts, quiet=quiet, **options)
+
+    @staticmethod
+    def _task(text: bytes) -> str:
+        from attention_apps.preprocessing.sentence_words import tokenize_sentence
+        from attention_apps.preprocessing.sentences import sentence_starts
+
+        starts = sentence_starts(tokenize_sentence([text])).flat_values.numpy()
+        return "text_summarization" if starts.sum() > 1 else "sentence_compression"
+
+    @staticmethod
+    @cache
+    def _application(task: str) -> Any:
+        return PredictCommand._load_task(task)
+
+
+class _Text(str):
+    """The name of a text that is not a file, `article.txt:3` for a line, with its bytes."""
 
     contents: bytes
 
+    def __new__(cls, name: str, contents: str | bytes) -> "_Text":
+        text = super().__new__(cls, name)
+        text.contents = contents.encode("utf-8", "surrogateescape") if isinstance(contents, str) else contents
+        return text
 
-def _lines(name: str) -> Iterable[_Line]:
+
+def _lines(name: str) -> Iterable[_Text]:
     with contextlib.nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else open(name, "rb") as file:
         for number, contents in enumerate(file, 1):
-            line = _Line(f"{name}:{number}")
-            line.contents = contents
-            yield line
+            if number == 1:
+                _check_text(name, contents)
+            yield _Text(f"{name}:{number}", contents)
+
+
+def _check_text(name: str, contents: bytes) -> None:
+    """Refuses pictures, PDF files, archives, programs and other files that are not text in UTF-8."""
+    start = contents[:_CHECKED_BYTES]
+    wrong = len(_NO_TEXT.findall(start.decode("utf-8", "replace")))
+    if start.startswith(_MAGIC) or b"\0" in start or wrong > 0.3 * len(start):
+        shown = "standard input" if name == STANDARD_INPUT else name
+        raise ValueError(f"{shown} is not a text file. Give plain text in UTF-8.")
 
 
 COMMAND = SummarizeCommand()

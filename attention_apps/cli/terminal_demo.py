@@ -20,7 +20,7 @@ def show_in_terminal(words: Sequence[str], steps: int, quiet: bool = False) -> N
     wrong = [word for word in words if not word or len(word) > 12 or set(word) - set(LETTERS)]
     if wrong:
         raise ValueError(f"`--terminal` takes words of 1 to 12 letters a to z. Received: {wrong[0]!r}")
-    import_tensorflow_quietly()
+    import_tensorflow_quietly(quiet)
     console.print("[bold]Additive attention learns to write words backwards[/bold]")
     model = _train(steps, quiet)
     for word in words:

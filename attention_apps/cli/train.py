@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     from dataclasses import asdict
     from pathlib import Path
 
-    import_tensorflow_quietly()
+    import_tensorflow_quietly(options.quiet)
     from attention_apps.training.distribution import find_strategy, is_chief
 
     columns = parse_columns(options.column)

@@ -11,11 +11,12 @@ from attention_apps.cli.predict import PredictCommand
 class TranscribeCommand(PredictCommand):
     task = "speech_recognition"
     metavar = "RECORDING"
+    suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au")
     examples = (
         "attention-apps transcribe call.wav",
         "attention-apps transcribe call.wav --timestamps",
         "attention-apps transcribe talk.mp3 --srt > talk.srt",
-        "attention-apps transcribe recordings/*.flac --json > transcripts.jsonl",
+        "attention-apps transcribe recordings/ --json > transcripts.jsonl",
         "attention-apps transcribe call.wav --plot pictures",
         "attention-apps transcribe - < call.wav",
     )

@@ -16,6 +16,7 @@ from tests.cli import fake_application
 class ReverseCommand(PredictCommand):
     task = "reversal"
     metavar = "WORD"
+    suffixes = (".txt", ".md")
     examples = ("attention-apps reverse word",)
 
     def read(self, name):
@@ -39,7 +40,7 @@ COMMAND = ReverseCommand()
 @pytest.fixture
 def run(monkeypatch, capsys):
     monkeypatch.setitem(tasks.TASKS, "reversal", ("tests.cli.fake_application", "Reverser", "reverse"))
-    monkeypatch.setattr(predict, "import_tensorflow_quietly", lambda: None)
+    monkeypatch.setattr(predict, "import_tensorflow_quietly", lambda quiet: None)
 
     def run(*arguments):
         parser = argparse.ArgumentParser(prog="reverse")
@@ -138,6 +139,34 @@ def test_standard_input_is_read_as_bytes(run, monkeypatch):
     assert code == 0
     assert [json.loads(line)["text"] for line in lines] == ["eno", "word"]
     assert json.loads(lines[1])["source"] == "-"
+
+
+def test_what_is_piped_is_read_if_nothing_is_named(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"drow")))
+    assert run() == (0, ["word"], "")
+
+
+def test_nothing_named_and_nothing_piped_is_wrong_usage(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"drow")))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    with pytest.raises(ValueError, match="Give at least one WORD: files, folders, or - for standard input"):
+        run()
+
+
+def test_a_folder_is_walked(run, tmp_path):
+    for name in ("b.txt", "a/c.MD", "a/.hidden.txt", ".git/d.txt", "photo.jpg", "a.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    code, lines, _ = run(str(tmp_path), "word", "--json")
+    names = [json.loads(line)["source"] for line in lines]
+    assert code == 0
+    assert names == [*(str(tmp_path / name) for name in ("a.txt", "b.txt", "a/c.MD")), "word"]
+
+
+def test_a_folder_with_nothing_to_read_is_the_failure_of_that_input_alone(run, tmp_path):
+    code, lines, errors = run(str(tmp_path), "word")
+    assert (code, lines) == (1, ["word: drow"])
+    assert f"{tmp_path} is a folder without any file that ends in .txt, .md" in errors
 
 
 def test_standard_input_without_end_is_refused(run, monkeypatch):

@@ -8,8 +8,10 @@ import threading
 
 import pytest
 
+from attention_apps.applications import Summary
 from attention_apps.cli import main
 from attention_apps.cli.predict import PredictCommand
+from attention_apps.cli.summarize import _ByLength
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
 
 TEXT = "Yesterday in the morning, Alice likes Qwert in the old town. It was reported by the police."
@@ -112,6 +114,88 @@ def test_lines_of_standard_input(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One word\nTwo\n")))
     entries = [json.loads(line) for line in run("--lines", "-")[1]]
     assert [(entry["source"], entry["text"]) for entry in entries] == [("-:1", "One word"), ("-:2", "Two")]
+
+
+def test_a_text_of_the_command_line(run, tmp_path):
+    expected = run("short.txt")[1]
+    assert run("--text", TEXT) == (0, expected, "")
+    code, lines, _ = run("short.txt", "--text", TEXT, "--text", "One word", "--json", "--html", str(tmp_path / "pages"))
+    entries = [json.loads(line) for line in lines]
+    assert code == 0
+    assert [entry["source"] for entry in entries] == [str(tmp_path / "short.txt"), "text", "text_2"]
+    assert [entry["text"] for entry in entries] == [*expected, *expected, "One word"]
+    assert (tmp_path / "pages" / "text_attention.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        b"\x89PNG\r\n\x1a\n" + bytes(range(256)),
+        b"%PDF-1.4\n1 0 obj << /Length 44 >> stream\n",
+        b"PK\x03\x04 word",
+        "in UTF-16".encode("utf-16"),
+        b"\x93\xfa\x96\x7b\x8c\xea\x82\xc5\x82\xb7",
+        b"\x7fELF word word word\x00",
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--lines",)])
+def test_a_file_that_is_not_text_is_refused(run, tmp_path, contents, options):
+    (tmp_path / "odd.txt").write_bytes(contents)
+    code, lines, errors = run("odd.txt", "short.txt", *options)
+    assert code == 1
+    told = errors if not options else json.loads(lines[0])["error"]
+    assert f"{tmp_path / 'odd.txt'} is not a text file. Give plain text in UTF-8." in told
+    assert len(lines) == 1 + len(options)
+
+
+def test_standard_input_that_is_not_text_is_refused(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x89PNG\r\n\x1a\n")))
+    code, lines, errors = run()
+    assert (code, lines) == (1, [])
+    assert "standard input is not a text file" in errors
+
+
+@pytest.mark.parametrize("contents", [b"", "Grüße aus Köln".encode("latin-1"), "日本語のテキスト".encode()])
+def test_text_with_a_few_odd_bytes_is_read(run, tmp_path, contents):
+    (tmp_path / "odd.txt").write_bytes(contents)
+    assert run("odd.txt")[0] == 0
+
+
+STYLES = {"headline": ["text_summarization"], "compress": ["sentence_compression"], "auto": []}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_style_chooses_the_model(run, summarizer, monkeypatch, style):
+    loaded = []
+    load = staticmethod(lambda task: loaded.append(task) or summarizer)
+    monkeypatch.setattr(PredictCommand, "_load_task", load)
+    _ByLength._application.cache_clear()
+    assert run("short.txt", "--style", style)[0] == 0
+    assert loaded == (STYLES[style] or ["text_summarization"])
+
+
+def test_the_style_auto_compresses_single_sentences_alone(run, monkeypatch):
+    class Named:
+        def __init__(self, task):
+            self.task = task
+
+        def run(self, items, quiet, **options):
+            return (Summary.verbatim(self.task, [self.task], item) for item in items)
+
+    monkeypatch.setattr(PredictCommand, "_load_task", staticmethod(Named))
+    _ByLength._application.cache_clear()
+    texts = ["One sentence is here.", "Two are here. See?", "Mr. Bell left", ""]
+    arguments = [word for text in texts for word in ("--text", text)]
+    entries = [json.loads(line) for line in run(*arguments, "--style", "auto", "--json")[1]]
+    one, several = "sentence_compression", "text_summarization"
+    assert [entry["text"] for entry in entries] == [one, several, one, one]
+    _ByLength._application.cache_clear()
+
+
+def test_a_style_and_a_preset_are_one_too_many(run):
+    code, _, errors = run("short.txt", "--style", "auto", "--preset", "mine")
+    assert code == 2
+    assert "`--style` and `--preset` both choose a model" in errors
 
 
 def test_a_folder_is_an_error_of_its_own(run, tmp_path):
