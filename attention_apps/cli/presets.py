@@ -1,9 +1,10 @@
-"""Lists the presets that came with the package: name, task, score, size, license."""
+"""Lists the presets that came with the package: what each is for and not for, its task, size, score and license."""
 
 import argparse
 import json
 import re
-from collections.abc import Sequence
+import shutil
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(presets, ensure_ascii=False))
     else:
-        rows = [("name", "task", "score", "size", "license")]
-        rows += [
-            (one["name"], one["task"], one["score"] or "", f"{one['bytes'] / 1e6:.1f} MB", one["license"] or "")
-            for one in presets
-        ]
-        _print_table(rows)
+        for number, one in enumerate(presets):
+            _print_preset(one, is_first=number == 0)
     return 0
 
 
@@ -48,6 +45,8 @@ def describe(folder: Path) -> dict[str, Any]:
     return {
         "name": folder.name,
         "task": read_task(folder),
+        "for": _find(card, "for"),
+        "not_for": _find(card, "not for"),
         "score": _find(card, "score"),
         "bytes": sum(path.stat().st_size for path in folder.iterdir()),
         "license": _find(card, "licen[cs]e"),
@@ -59,7 +58,13 @@ def _find(card: str, word: str) -> str | None:
     return None if match is None else match[1]
 
 
-def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    for row in rows:
-        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+def _print_preset(preset: dict[str, Any], is_first: bool) -> None:
+    """A line with name, task and size, and a paragraph as wide as the terminal for each thing that the card says."""
+    width = max(shutil.get_terminal_size().columns, 40)
+    heading = f"{preset['name']}, {preset['task']}, {preset['bytes'] / 1e6:.1f} MB"
+    for line in (*([] if is_first else [""]), *textwrap.wrap(heading, width)):
+        print_line(line)
+    for name in ("for", "not_for", "score", "license"):
+        label = f"  {name.replace('_', ' '):9}"
+        for line in textwrap.wrap(preset[name] or "", width, initial_indent=label, subsequent_indent=" " * len(label)):
+            print_line(line)

@@ -28,6 +28,8 @@ _TOO_MANY_SCANS = f"too slow to decode: it has more than the limit of {MAX_SCANS
 # EPS is a program that Pillow would have Ghostscript run. The others hold an image of another format, whose size and
 # scans are not known from the header.
 _REFUSED_FORMATS = frozenset({"EPS", "BLP", "ICNS", "IPTC", "MIC", "FPX"})
+# The brands of HEIC files; AVIF files, which Pillow reads by itself, have others.
+_HEIF_MAGIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1"))
 _DAMAGED = "a truncated or damaged image"
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
 
@@ -84,6 +86,8 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
         raise ValueError(f"{name} is {_TOO_LARGE}")
     if is_jpeg_or_png(contents):
         return _decode_jpeg_or_png(contents, name)
+    if contents[4:12] in _HEIF_MAGIC:
+        _register_heif(name)
     try:
         image = PIL.Image.open(io.BytesIO(contents), formats=_pillow_formats())
     except PIL.UnidentifiedImageError as error:
@@ -93,6 +97,17 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
     except Exception as error:  # Pillow's readers raise nearly anything on a damaged file
         raise ValueError(f"{name} is {_DAMAGED} ({error})") from error
     return _from_pillow(image, name)
+
+
+def _register_heif(name: str) -> None:
+    """Teaches Pillow to read HEIC, the photos of iPhones, by a package that is in an extra of its own."""
+    try:
+        import pillow_heif
+    except ImportError:
+        raise ValueError(
+            f"{name} is a HEIC photo, which needs the package pillow-heif: `pip install 'attention_apps[heic]'`"
+        ) from None
+    pillow_heif.register_heif_opener()
 
 
 def _pillow_formats() -> list[str]:

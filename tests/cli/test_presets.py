@@ -8,7 +8,8 @@ from attention_apps.applications import preset
 from attention_apps.cli import main
 
 CARDS = {
-    "plain": "# A captioner\n\n- Score: CIDEr 0.55 (published: 0.49)\n- License: CC BY 4.0\n",
+    "plain": "# A captioner\n\n- Score: CIDEr 0.55 (published: 0.49)\n- License: CC BY 4.0\n"
+    "- For: photos of everyday life, most of all of people and of their dogs and cats\n- Not for: charts\n",
     "bold": "# B\n\n**Score**: WER 8.1 %\n\n**License**: AN4's own\n",
     "table": "# C\n\n| | |\n|---|---|\n| score | ROUGE-L 0.41 |\n| license | CC0 |\n",
     "silent": "# D\n\nScores are further down.\n",
@@ -25,13 +26,29 @@ def presets(tmp_path, monkeypatch):
     monkeypatch.setattr(preset, "presets_root", lambda: tmp_path)
 
 
-def test_every_preset_has_a_line(presets, capsys):
+def test_every_preset_says_what_it_is_for(presets, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
     assert main(["presets"]) == 0
-    header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["name", "task", "score", "size", "license"]
-    assert [line.split()[0] for line in lines] == ["bold", "plain", "silent", "table"]
-    assert lines[1].split("  ")[-1].strip() == "CC BY 4.0"
-    assert "1.5 MB" in lines[1]
+    bold, plain, silent, _ = capsys.readouterr().out.split("\n\n")
+    assert plain.splitlines() == [
+        "plain, image_captioning, 1.5 MB",
+        "  for      photos of everyday life, most of all of people",
+        "           and of their dogs and cats",
+        "  not for  charts",
+        "  score    CIDEr 0.55 (published: 0.49)",
+        "  license  CC BY 4.0",
+    ]
+    assert bold.splitlines() == ["bold, image_captioning, 1.5 MB", "  score    WER 8.1 %", "  license  AN4's own"]
+    assert silent == "silent, image_captioning, 1.5 MB"
+
+
+def test_the_presets_of_the_package_fit_the_terminal_and_say_what_they_are_for(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["presets"]) == 0
+    for one in capsys.readouterr().out.strip().split("\n\n"):
+        assert "\n  for  " in one
+        assert "\n  not for  " in one
+        assert max(map(len, one.splitlines())) <= 80
 
 
 def test_quiet_changes_nothing(presets, capsys):
@@ -43,7 +60,9 @@ def test_quiet_changes_nothing(presets, capsys):
 
 def test_json_has_what_the_cards_say(presets, capsys):
     assert main(["presets", "--json"]) == 0
-    found = {one["name"]: (one["score"], one["license"]) for one in json.loads(capsys.readouterr().out)}
+    listed = json.loads(capsys.readouterr().out)
+    assert (listed[1]["not_for"], listed[2]["for"]) == ("charts", None)
+    found = {one["name"]: (one["score"], one["license"]) for one in listed}
     assert found == {
         "plain": ("CIDEr 0.55 (published: 0.49)", "CC BY 4.0"),
         "bold": ("WER 8.1 %", "AN4's own"),

@@ -1,6 +1,7 @@
 import io
 import os
 import struct
+import sys
 import zlib
 
 import numpy as np
@@ -184,6 +185,19 @@ def test_a_pillow_image_is_turned_as_well(photo):
     exif[0x0112] = 6
     image = PIL.Image.open(io.BytesIO(encode(photo, "TIFF", exif=exif)))
     np.testing.assert_array_equal(read_image(image), np.rot90(photo, -1))
+
+
+def test_heic_is_read_with_its_extra(photo):
+    pillow_heif = pytest.importorskip("pillow_heif")
+    buffer = io.BytesIO()
+    pillow_heif.from_pillow(PIL.Image.fromarray(photo)).save(buffer, quality=-1, chroma=444)
+    assert np.abs(read_image(buffer.getvalue()).astype(int) - photo).mean() < 3
+
+
+def test_heic_without_its_extra_is_an_error_that_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(ValueError, match=r"is a HEIC photo, .* `pip install 'attention_apps\[heic\]'`"):
+        read_image(b"\0\0\0\x18ftypheic" + bytes(100))
 
 
 def test_an_animation_is_read_as_its_first_frame(photo):
