@@ -18,14 +18,20 @@ from rich.progress import track
 from attention_apps.applications.parts import OutputOptions, Parts
 from attention_apps.applications.pipeline import Pipeline, answer_items
 from attention_apps.applications.preset import Preset, find_preset, read_preset, write_preset
+from attention_apps.applications.training_notes import TrainingNotes
 from attention_apps.applications.weights import assign_weights, match_hard_attention, named_weights
-from attention_apps.data import DataReport, Manifest
+from attention_apps.data import DataReport, Manifest, group_rows, hold_out
 from attention_apps.decoding import DecodingOptions
 from attention_apps.metrics import MetricResult
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.serving import DEFAULT_SIGNATURE, TEXT_SIGNATURE, Signature, export_saved_model, text_only
 from attention_apps.training.config import read_config, to_dict
-from attention_apps.training.fine_tuning import copy_grown_weights
+from attention_apps.training.fine_tuning import (
+    copy_grown_weights,
+    fine_tuning_defaults,
+    num_held_out,
+    scale_to_data,
+)
 from attention_apps.training.rewards import make_reward
 from attention_apps.training.stages import RewardedSampling, train
 from attention_apps.training.trainer import History
@@ -69,6 +75,9 @@ class Application:
         self.vocabulary: Vocabulary | None = None
         self.codec: Any = None
         self.model: Any = None
+        # The preset that the weights come from, and what `fit` has to say about them in the card.
+        self.start: str | None = None
+        self._training_notes = ""
         if vocabulary is not None:
             self._set_vocabulary(vocabulary, parts.model(self.config, vocabulary))
 
@@ -77,6 +86,8 @@ class Application:
     @classmethod
     def from_preset(cls, name_or_folder: str | os.PathLike | None = None) -> Self:
         """Loads a preset that came with the package, or one that `save` wrote into a folder.
+
+        `fit` then chooses the settings of its training by the size of the data; see `fine_tuning_defaults`.
 
         Args:
             name_or_folder: by default the preset of the task.
@@ -89,11 +100,13 @@ class Application:
             raise ValueError(f"{folder}: {VOCABULARY} is missing")
         try:
             config = read_config(cls.config_class, preset.config)
+            config = replace(config, training=fine_tuning_defaults(config.training))
             vocabulary = Vocabulary.from_text(preset.texts[VOCABULARY])
             preset.check_size(config.min_parameters(len(vocabulary)))
             application = cls(config, vocabulary)  # type: ignore[call-arg] # subclasses bring their own parts
             application.codec.take_files(preset.texts)
             assign_weights(application.model, preset.weights)
+            application.start = folder.resolve().name
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None
         return application
@@ -102,7 +115,7 @@ class Application:
         """Writes a preset into a folder, replacing an older preset as a whole.
 
         Args:
-            card: the text of its README.md.
+            card: the text of its README.md. By default it says how the model was trained.
             bits: of a weight: 32 or 16 for floats, 8 for integers with one scale per output channel.
         """
         self._check_trained()
@@ -113,7 +126,8 @@ class Application:
         texts = {VOCABULARY: self.vocabulary.to_text(), **self.codec.files()}
         weights = {path: weight.numpy() for path, weight in named_weights(self.model).items()}
         preset = Preset(self.task, to_dict(self.config), texts, weights)
-        write_preset(folder, preset, card or f"# {Path(folder).name}\n\nA model for {self.task}.\n", bits)
+        card = card or f"# {Path(folder).name}\n\nA model for {self.task}.\n{self._training_notes}"
+        write_preset(folder, preset, card, bits)
 
     def with_config(self, config: Any) -> Self:
         """Returns a copy with another configuration and the same vocabulary and weights.
@@ -130,6 +144,7 @@ class Application:
         except ValueError as error:
             raise ValueError(f"`config` changes the sizes of the model: {error}") from None
         other.codec.take_files(self.codec.files())
+        other.start, other._training_notes = self.start, self._training_notes
         return other
 
     # Answers
@@ -251,6 +266,10 @@ class Application:
         New words of the data are added to the vocabulary. The same call with the same `output` resumes after an
         interruption.
 
+        Present weights are scored first, at step 0, and kept if nothing beats them. Settings of a preset that the
+        configuration leaves open (`"auto"`) are chosen by the size of the data; see `scale_to_data`. If no
+        `validation` is given then, some of the data are held out for it.
+
         Args:
             data, validation: manifests; the texts written for the validation sources decide which weights are kept.
             output: folder for checkpoints and logs; a temporary one by default.
@@ -259,32 +278,53 @@ class Application:
             restart: whether to start over where `output` holds a run.
             quiet: whether nothing is shown.
         """
-        training = self.config.training
+        training, is_trained = self.config.training, self.model is not None
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(output or temporary)
             cache = Path(cache or folder / "cache")
             paths = {"training": data, "validation": validation}
             report = self._check(paths, columns, training.strict, quiet, cache, keep_rows=True)
             keras.utils.set_random_seed(training.seed)
-            examples = self._examples(report, data, columns)
-            held_out = None if validation is None else self._examples(report, validation, columns)
+            examples, held_out = self._split(report, data, validation, columns)
             self._learn_words(examples, quiet)
             self._show(report, {"training": examples, "validation": held_out}, quiet)
             examples.bind(self.codec, self.model, cache, training=True, quiet=quiet)
             if held_out is not None:
                 held_out.bind(self.codec, self.model, cache, training=False, quiet=quiet)
-            return train(
+            batches = examples.batches(training)
+            training = scale_to_data(training, batches)
+            notes = TrainingNotes(self.start, Path(data).name, len(examples), 0 if held_out is None else len(held_out))
+            if not quiet:
+                print(notes.plan(training, batches), file=sys.stderr)
+            histories = train(
                 self.model,
-                examples.batches(training),
+                batches,
                 training,
                 folder,
                 validate=None if held_out is None else lambda model: self._validate(held_out),
+                validate_first=is_trained and held_out is not None,
                 extra_loss=self.parts.extra_loss(self.config),
                 rewarded=self._rewarded(examples),
                 restart=restart,
                 quiet=quiet,
-                run_config=self.config,
+                run_config=replace(self.config, training=training),
             )
+        if not quiet:
+            print(notes.outcome(histories), file=sys.stderr)
+        self._training_notes = notes.card(training, histories)
+        return histories
+
+    def _split(self, report, data, validation, columns):
+        """The examples to train on and those to validate with, which may be held out from the same data."""
+        make, training = self.parts.examples, self.config.training
+        rows = list(report.good_rows(self.manifest(data, columns)))
+        if validation is not None:
+            return make(rows, self.config), self._examples(report, validation, columns)
+        count = num_held_out(len(group_rows(rows, make.columns[0]))) if training.validate_every == "auto" else 0
+        if not count:
+            return make(rows, self.config), None
+        rows, held_out = hold_out(rows, make.columns[0], count, training.seed)
+        return make(rows, self.config), make(held_out, self.config)
 
     def evaluate(
         self,

@@ -47,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(arguments)
+    options.arguments = arguments
     try:
         return options.run(options)
     except BrokenPipeError:

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import shlex
+import sys
 
 from attention_apps.cli.arguments import add_data_arguments, make_application, parse_columns
 from attention_apps.cli.quiet import import_tensorflow_quietly
@@ -32,29 +34,33 @@ def run(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     import_tensorflow_quietly(options.quiet)
-    from attention_apps.training.distribution import find_strategy, is_chief
+    from attention_apps.training import TrainingInterrupted, find_strategy, is_chief
 
     columns = parse_columns(options.column)
     output = Path(options.output)
     strategy = find_strategy()
     with strategy.scope():
         application = make_application(options)
-        histories = application.fit(
-            options.data,
-            validation=options.validation,
-            output=output,
-            columns=columns,
-            cache=options.cache,
-            restart=options.restart,
-            quiet=options.quiet,
-        )
+        try:
+            histories = application.fit(
+                options.data,
+                validation=options.validation,
+                output=output,
+                columns=columns,
+                cache=options.cache,
+                restart=options.restart,
+                quiet=options.quiet,
+            )
+        except TrainingInterrupted as interruption:
+            command = [argument for argument in options.arguments if argument != "--restart"]
+            print_line(str(interruption), sys.stderr)
+            print_line(f"To resume: {shlex.join(['attention-apps', *command])}", sys.stderr)
+            return 128 + interruption.signal_number
         if not is_chief(strategy):
             return 0
         application.save(output / "preset")
     if options.json:
         print(json.dumps([asdict(history) for history in histories]))
     elif not options.quiet:
-        last = histories[-1]
-        best = "" if last.best is None else f", best {last.best:.4f} at step {last.best_step:,}"
-        print_line(f"{last.steps:,} steps, stopped by {last.stopped_by}{best}; saved in {output / 'preset'}")
+        print_line(f"saved in {output / 'preset'}")
     return 0

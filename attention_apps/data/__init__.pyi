@@ -3,7 +3,7 @@ from .data_check import DataCheck
 from .data_report import DataReport
 from .feature_cache import FeatureCache
 from .line_reader import LineReader
-from .manifest import Manifest, Row, group_rows
+from .manifest import Manifest, Row, group_rows, hold_out
 from .probe_cache import ProbeCache
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "ProbeCache",
     "Row",
     "group_rows",
+    "hold_out",
 ]

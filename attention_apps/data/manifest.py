@@ -3,8 +3,9 @@
 import csv
 import json
 import os
+import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -88,6 +89,13 @@ def group_rows(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
     for row in rows:
         groups.setdefault(row[column], []).append(row)
     return groups
+
+
+def hold_out(rows: Sequence[Row], column: str, count: int, seed: int) -> tuple[list[Row], list[Row]]:
+    """Split rows into those to train on and those of `count` sources drawn at random. Order is kept in both."""
+    sources = sorted(group_rows(rows, column))
+    held_out = set(random.Random(seed).sample(sources, count))
+    return [row for row in rows if row[column] not in held_out], [row for row in rows if row[column] in held_out]
 
 
 _Records = Iterator[tuple[int, dict[str, Any]]]

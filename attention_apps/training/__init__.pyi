@@ -9,12 +9,12 @@ from .config import (
     write_config,
 )
 from .distribution import find_strategy, is_chief
-from .fine_tuning import copy_grown_weights
+from .fine_tuning import copy_grown_weights, fine_tuning_defaults, scale_to_data
 from .losses import CTCLoss
 from .objectives import SelfCritical, TeacherForcing
 from .rewards import make_reward
 from .stages import RewardedSampling, train
-from .trainer import History, Trainer
+from .trainer import History, Trainer, TrainingInterrupted
 from .validation import lower_is_better
 
 __all__ = [
@@ -28,13 +28,16 @@ __all__ = [
     "TeacherForcing",
     "Trainer",
     "TrainingConfig",
+    "TrainingInterrupted",
     "assign_arrays",
     "copy_grown_weights",
     "find_strategy",
+    "fine_tuning_defaults",
     "is_chief",
     "lower_is_better",
     "make_reward",
     "read_config",
+    "scale_to_data",
     "to_dict",
     "to_toml",
     "train",

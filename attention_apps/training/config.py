@@ -20,6 +20,10 @@ __all__ = [
 ]
 
 
+# Chosen when training begins, to fit the number of examples and steps: see `scale_to_data`.
+Auto = Literal["auto"]
+
+
 @dataclass(frozen=True)
 class ScheduledSamplingConfig:
     """Sometimes feeds the model its own predictions instead of the true tokens (Bengio et al. 2015)."""
@@ -60,11 +64,14 @@ class SelfCriticalConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The settings of the training loop, one section of each application's configuration."""
+    """The settings of the training loop, one section of each application's configuration.
+
+    Four of them can be `"auto"`. A preset that is fine-tuned has `"auto"` for all four; see `scale_to_data`.
+    """
 
     # The number of passes over the data, and an upper limit of optimizer steps. 0 epochs are for a model that was
     # already trained with cross-entropy and continues with `self_critical`.
-    epochs: int = 20
+    epochs: int | Auto = 20
     max_steps: int | None = None
 
     # The maximum number of examples in a batch over all workers, and the maximum total length of a padded batch, in
@@ -79,7 +86,7 @@ class TrainingConfig:
     # The peak learning rate of AdamW, reached after the warm-up. The schedule then lowers it to the fraction
     # `final_learning_rate` of the peak ("constant" and "inverse_sqrt" ignore the fraction).
     learning_rate: float = 1e-3
-    warmup_steps: int = 0
+    warmup_steps: int | Auto = 0
     schedule: Literal["constant", "cosine", "inverse_sqrt", "linear"] = "cosine"
     final_learning_rate: float = 0.0
     weight_decay: float = 0.0
@@ -100,13 +107,13 @@ class TrainingConfig:
     # Compute in half precision, keeping the weights in float32.
     mixed_precision: bool = False
     # The decay (such as 0.999) of a moving average of the weights, which is then validated and kept.
-    ema: float | None = None
+    ema: float | Auto | None = None
     # How many of the best checkpoints are averaged at the end; 1 keeps the best one.
     average_checkpoints: int = 1
 
     # Validation by generated text: how often, by which metric ("none" is the application's default), and after how
-    # many validations without improvement training stops.
-    validate_every: int = 1
+    # many validations without improvement training stops. "auto" counts steps, whatever the unit.
+    validate_every: int | Auto = 1
     validate_unit: Literal["epochs", "steps"] = "epochs"
     metric: str | None = None
     patience: int | None = None
@@ -128,15 +135,19 @@ class TrainingConfig:
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        require_at_least(self, 0 if self.self_critical.epochs else 1, "epochs")
+        require_at_least(self, 0 if self.self_critical.epochs else 1, *self._numbers("epochs"))
         require_at_least(self, 1, "max_steps", "batch_size", "accumulate", "average_checkpoints", "log_every")
-        require_at_least(self, 1, "validate_every", "patience")
-        require_at_least(self, 0, "warmup_steps", "short_first_epochs", "weight_decay", "seed")
+        require_at_least(self, 1, "patience", *self._numbers("validate_every"))
+        require_at_least(self, 0, "short_first_epochs", "weight_decay", "seed", *self._numbers("warmup_steps"))
         require_at_least(self, 0, "doubly_stochastic", "coverage", "guided")
         _require_positive(self, "max_batch_length", "learning_rate", "clip_norm", "checkpoint_minutes", "max_minutes")
-        require_fraction(self, "label_smoothing", *([] if self.ema is None else ["ema"]))
+        require_fraction(self, "label_smoothing", *([] if self.ema is None else self._numbers("ema")))
         require_between(self, 0, 1, "final_learning_rate")
         _require_choice(self, "schedule", "validate_unit")
+
+    def _numbers(self, *names: str) -> list[str]:
+        """Those of the settings that are not "auto"."""
+        return [name for name in names if getattr(self, name) != "auto"]
 
 
 def write_config(folder: str | PathLike, config: Any) -> None:

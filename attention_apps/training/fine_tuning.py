@@ -1,13 +1,84 @@
-"""Fine-tuning of a trained model: freezing parts of it, growing its vocabulary."""
+"""Fine-tuning of a trained model: settings that fit the data, freezing parts of it, growing its vocabulary."""
 
 import fnmatch
+import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import keras
 import numpy as np
 
 from attention_apps.constants import UNKNOWN
+from attention_apps.data.batches import Batches
+from attention_apps.training.config import SelfCriticalConfig, TrainingConfig
+
+# The rule behind "auto"; `scale_to_data` explains it.
+MIN_EPOCHS, MAX_EPOCHS, EPOCHS_TIMES_ROOT = 3, 30, 300
+WARMUP_FRACTION = AVERAGED_FRACTION = 0.1
+MAX_EMA = 0.999
+NUM_VALIDATIONS = 10
+# Without validation data, this fraction of the examples is held out, unless they are too few to measure anything.
+HELD_OUT_FRACTION, MAX_HELD_OUT, MIN_EXAMPLES_TO_SPLIT = 0.2, 500, 10
+
+
+def fine_tuning_defaults(config: TrainingConfig) -> TrainingConfig:
+    """Return the training settings of a preset for new data.
+
+    What fits the model stays: batch size, learning rate, regularization, metric. What fitted the data of the preset is
+    dropped: the length of the run, warm-up, averages, the rhythm of validation, and self-critical training.
+    """
+    return replace(
+        config,
+        epochs="auto",
+        warmup_steps="auto",
+        ema="auto",
+        validate_every="auto",
+        max_steps=None,
+        max_minutes=None,
+        patience=None,
+        average_checkpoints=1,
+        short_first_epochs=0,
+        self_critical=SelfCriticalConfig(metric=config.self_critical.metric),
+    )
+
+
+def scale_to_data(config: TrainingConfig, batches: Batches) -> TrainingConfig:
+    """Replace every "auto" by a value that fits the number of examples and steps. Other settings stay.
+
+    - `epochs`: 300 divided by the square root of the number of examples, from 3 to 30. Ten times the data get about a
+      third of the epochs, so that steps still grow with the data.
+    - `warmup_steps`: a tenth of all steps.
+    - `ema`: the average covers about a tenth of all steps; the decay is at most 0.999.
+    - `validate_every`: ten validations, evenly spaced.
+    """
+    if config.epochs == "auto":
+        epochs = round(EPOCHS_TIMES_ROOT / math.sqrt(len(batches.examples)))
+        config = replace(config, epochs=min(max(epochs, MIN_EPOCHS), MAX_EPOCHS))
+    steps = count_steps(batches, config if config.epochs else replace(config, epochs=config.self_critical.epochs))
+    derived: dict[str, Any] = {
+        "warmup_steps": round(WARMUP_FRACTION * steps),
+        "ema": min(max(1 - 1 / (AVERAGED_FRACTION * steps), 0.0), MAX_EMA),
+        "validate_every": max(round(steps / NUM_VALIDATIONS), 1),
+    }
+    derived = {name: value for name, value in derived.items() if getattr(config, name) == "auto"}
+    if "validate_every" in derived:
+        derived["validate_unit"] = "steps"
+    return replace(config, **derived)
+
+
+def count_steps(batches: Batches, config: TrainingConfig) -> int:
+    """Return the number of steps of a run whose `epochs` is a number."""
+    steps = sum(-(-batches.num_batches(epoch) // config.accumulate) for epoch in range(int(config.epochs)))
+    return steps if config.max_steps is None else min(steps, config.max_steps)
+
+
+def num_held_out(num_examples: int) -> int:
+    """Return how many examples are held out for validation where the user gave no data for it."""
+    if num_examples < MIN_EXAMPLES_TO_SPLIT:
+        return 0
+    return min(round(HELD_OUT_FRACTION * num_examples), MAX_HELD_OUT)
 
 
 def freeze(model: keras.Model, patterns: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ def train(
     config: TrainingConfig,
     output_folder: str | PathLike,
     validate: Validate | None = None,
+    validate_first: bool = False,
     extra_loss: ExtraLoss | None = None,
     rewarded: RewardedSampling | None = None,
     restart: bool = False,
@@ -39,7 +40,7 @@ def train(
     """Train in one or two stages, each in its own folder. The same call resumes an interrupted run.
 
     Args:
-        validate: see `Trainer`.
+        validate, validate_first: see `Trainer`. Self-critical training always validates first.
         extra_loss: see `TeacherForcing`.
         rewarded: for `config.self_critical`; required if that has epochs.
         restart: whether to start from the beginning.
@@ -62,7 +63,9 @@ def train(
         objective = TeacherForcing(model, config, extra_loss)
         # The settings of the second stage may change after the first.
         first = replace(config, self_critical=SelfCriticalConfig())
-        trainer = Trainer(model, batches, first, folder / "cross_entropy", objective, **shared)
+        trainer = Trainer(
+            model, batches, first, folder / "cross_entropy", objective, validate_first=validate_first, **shared
+        )
         histories.append(trainer.fit(restart))
     second = second_stage(config, sum(history.seconds for history in histories))
     if second is not None and rewarded is not None:

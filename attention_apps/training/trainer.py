@@ -1,6 +1,9 @@
 """The training loop."""
 
 import contextlib
+import signal
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,7 +28,7 @@ from attention_apps.training.checkpoint import (
 )
 from attention_apps.training.config import TrainingConfig
 from attention_apps.training.distribution import chief_value, is_chief, local_shards
-from attention_apps.training.fine_tuning import freeze
+from attention_apps.training.fine_tuning import count_steps, freeze, scale_to_data
 from attention_apps.training.logs import RunReport
 from attention_apps.training.objectives import TeacherForcing
 from attention_apps.training.optimizer import AdamW, MovingAverage, WarmUpSchedule
@@ -35,7 +38,7 @@ from attention_apps.training.validation import Validate, Validation
 
 @dataclass(frozen=True)
 class History:
-    """The results of a run. Each validation has its `step`, its `epoch` and the metrics."""
+    """The results of a run. Each validation has its `step`, its `epoch` and the metrics; `metric` decides."""
 
     steps: int
     seconds: float
@@ -44,6 +47,15 @@ class History:
     best: float | None
     best_step: int | None
     stopped_by: str
+    metric: str | None = None
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """SIGINT (Ctrl-C) or SIGTERM stopped a run. Its checkpoint is written, and the same call resumes it."""
+
+    def __init__(self, message: str, signal_number: int):
+        super().__init__(message)
+        self.signal_number = signal_number
 
 
 class Trainer:
@@ -76,6 +88,7 @@ class Trainer:
         quiet: bool = False,
         on_accepted: Callable[[], None] | None = None,
     ):
+        config = scale_to_data(config, batches)
         if config.deterministic:
             keras.utils.set_random_seed(config.seed)
             tf.config.experimental.enable_op_determinism()
@@ -89,14 +102,14 @@ class Trainer:
         self.strategy = tf.distribute.get_strategy()
         self.is_chief = is_chief(self.strategy)
         self.state = RunState()
-        self.total_steps = _count_steps(batches, config)
+        self.total_steps = count_steps(batches, config)
         signature = batches.batches(0).element_spec
         with self.strategy.scope():
             if not model.built:
                 model.build(keras.tree.map_structure(lambda spec: tuple(spec.shape), signature))
             freeze(model, config.freeze)
             self.optimizer = _make_optimizer(model, config, self.total_steps)
-            self.average = None if config.ema is None else MovingAverage(model.trainable_variables, config.ema)
+            self.average = None if config.ema is None else MovingAverage(model.trainable_variables, float(config.ema))
             signature = self.objective.signature(signature)
             self.train_step = TrainStep(
                 model, self.objective, self.optimizer, self.average, signature, config.accumulate
@@ -108,6 +121,7 @@ class Trainer:
         )
         self._description = describe_run(config, batches)
         self._clock_zero = self._saved_at = time.monotonic()
+        self._signal: int | None = None
 
     def fit(self, restart: bool = False) -> History:
         """Train to the end and leave the model with the best weights.
@@ -116,16 +130,18 @@ class Trainer:
             restart: whether to discard a run that the folder holds already and start again.
 
         Raises:
+            TrainingInterrupted: SIGINT or SIGTERM arrived. The same call resumes the run.
             BlockingIOError: another process trains in the same folder.
             OSError: the disk is full. The same call resumes the run.
         """
         with self._locked_folder(), self._explained_errors():
             self._start_or_resume(restart)
             if not self.state.finished:
-                with self.report.progress:
+                with self.report.progress, self._stopping_at_signals():
                     self._train()
             self._load_best()
         state = self.state
+        measured = [name for entry in state.validations[:1] for name in entry if name not in ("step", "epoch")]
         return History(
             steps=state.step,
             seconds=state.seconds,
@@ -134,6 +150,7 @@ class Trainer:
             best=state.best,
             best_step=state.best_step,
             stopped_by=state.finished,
+            metric=(self.config.metric or measured[0]) if measured else None,
         )
 
     def _locked_folder(self):
@@ -154,6 +171,43 @@ class Trainer:
                 raise
             message = f"The disk is full: {error.filename} cannot be written ({error.strerror})."
             raise OSError(error.errno, f"{message} Free some space and repeat the same call: {resume}.") from error
+
+    @contextlib.contextmanager
+    def _stopping_at_signals(self) -> Iterator[None]:
+        """Let the first SIGINT or SIGTERM end the run after the current step. A second one acts as it did before.
+
+        Several processes would have to stop at the same step, and only the main thread can handle signals: elsewhere
+        signals act as before.
+        """
+        is_alone = len(local_shards(self.strategy)) == self.strategy.num_replicas_in_sync
+        if not is_alone or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, frame: Any) -> None:
+            self._signal = number
+            restore()
+            print("\nStopping after this step. Once more to stop at once, without a checkpoint.", file=sys.stderr)
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            restore()
+
+    def _check_signal(self) -> None:
+        if self._signal is not None:
+            self._save()
+            name = signal.Signals(self._signal).name
+            raise TrainingInterrupted(
+                f"{name} stopped the run after step {self.state.step:,}. Its checkpoint is in {self.folder}; the same "
+                "call resumes it.",
+                self._signal,
+            )
 
     # Start and end
 
@@ -217,6 +271,7 @@ class Trainer:
         self.validation.conclude(self.state)
         self.state.finished = self._reason_to_stop()
         self._save()
+        self._check_signal()
 
     def _train_epoch(self):
         state, config = self.state, self.config
@@ -228,6 +283,7 @@ class Trainer:
             if config.validate_unit == "steps" and state.step % config.validate_every == 0:
                 self._validate()
             self._watch_clock()
+            self._check_signal()
             if self._reason_to_stop():
                 break
         if state.batch < self.batches.num_batches(state.epoch):
@@ -278,14 +334,9 @@ class Trainer:
         self.validation.remove_old_candidates(self.state)
 
 
-def _count_steps(batches: Batches, config: TrainingConfig) -> int:
-    steps = sum(-(-batches.num_batches(epoch) // config.accumulate) for epoch in range(config.epochs))
-    return steps if config.max_steps is None else min(steps, config.max_steps)
-
-
 def _make_optimizer(model: keras.Model, config: TrainingConfig, total_steps: int) -> AdamW:
     schedule = WarmUpSchedule(
-        config.learning_rate, config.warmup_steps, config.schedule, total_steps, config.final_learning_rate
+        config.learning_rate, int(config.warmup_steps), config.schedule, total_steps, config.final_learning_rate
     )
     return AdamW(
         model.trainable_variables,

@@ -1,6 +1,7 @@
 """What all applications share, shown on a tiny recognizer: options, answers, presets, data and training."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file, save
 from attention_apps.applications import ImageCaptioner, SpeechRecognizer
 from attention_apps.applications.pipeline import Pipeline
 from attention_apps.preprocessing.audio import SAMPLE_RATE
+from attention_apps.training import History, fine_tuning_defaults
 from tests.applications.captioners import make_captioner
 from tests.applications.recognizers import (
     GREEDY,
@@ -27,6 +29,7 @@ from tests.applications.recognizers import (
 from tests.applications.test_preset import rewrite
 
 SPEECH = (say("AB C"), SAMPLE_RATE)
+NO_TRAINING = History(0, 0.0, 0, [], None, None, "epochs")
 # All special tokens but the end, and the space.
 BANNED = (0, 1, 3, 7)
 
@@ -203,7 +206,8 @@ def no_model(monkeypatch):
 def test_a_preset_comes_back_with_about_the_same_scores(recognizer, tmp_path, bits, tolerance):
     recognizer.save(tmp_path / "mine", bits=bits)
     again = SpeechRecognizer.from_preset(tmp_path / "mine")
-    assert again.config == recognizer.config
+    assert again.config == replace(recognizer.config, training=fine_tuning_defaults(recognizer.config.training))
+    assert again.start == "mine"
     assert again.vocabulary == recognizer.vocabulary
     before, after = recognizer.transcribe(SPEECH), again.transcribe(SPEECH)
     assert after.score == pytest.approx(before.score, rel=tolerance)
@@ -339,7 +343,7 @@ def test_an_evaluation_writes_what_the_verb_writes_and_counts_what_it_skips(reco
 
 
 def test_training_begins_with_the_lengths_and_the_share_of_unknown_tokens(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("attention_apps.applications.application.train", lambda *given, **named: [])
+    monkeypatch.setattr("attention_apps.applications.application.train", lambda *given, **named: [NO_TRAINING])
     manifest = write_corpus(tmp_path, 3)
     (tmp_path / "validation.tsv").write_text("audio\ttranscript\n0.wav\tAÜ\n")
     recognizer = SpeechRecognizer(make_config(decoder=SMALL_DECODER, decoding=GREEDY))
@@ -351,7 +355,7 @@ def test_training_begins_with_the_lengths_and_the_share_of_unknown_tokens(tmp_pa
 
 
 def test_new_words_join_the_vocabulary_and_the_old_ones_keep_their_weights(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("attention_apps.applications.application.train", lambda *given, **named: [])
+    monkeypatch.setattr("attention_apps.applications.application.train", lambda *given, **named: [NO_TRAINING])
     recognizer = make_small()
     recognizer.fit_language_model(["abc"], order=2)
     before = recognizer.transcribe(SPEECH)
@@ -369,6 +373,26 @@ def test_new_words_join_the_vocabulary_and_the_old_ones_keep_their_weights(tmp_p
     assert recognizer.transcribe(SPEECH, banned_tokens=(*BANNED, 8, 9)).text == before.text
     recognizer.fit(manifest, quiet=True)
     assert "New tokens" not in capsys.readouterr().err
+
+
+def test_a_preset_holds_out_data_is_scored_first_and_says_in_its_card_what_happened(saved, tmp_path, capsys):
+    recognizer = SpeechRecognizer.from_preset(saved)
+    training = replace(recognizer.config.training, epochs=1, validate_every="auto", learning_rate=1e-12)
+    recognizer = recognizer.with_config(replace(recognizer.config, training=training))
+    manifest = write_corpus(tmp_path, 10)
+    before = recognizer.transcribe(SPEECH)
+    (history,) = recognizer.fit(manifest, output=tmp_path / "run")
+    shown = capsys.readouterr().err
+    assert re.search(r"\n\d+ training examples, 2 for validation: 1 epochs, ", shown)
+    assert "\nstep 0: wer " in shown
+    assert "nothing beat the starting weights" in shown
+    assert (history.best_step, history.validations[0]["step"]) == (0, 0)
+    assert recognizer.transcribe(SPEECH).text == before.text
+    recognizer.save(tmp_path / "tuned")
+    card = (tmp_path / "tuned" / "README.md").read_text()
+    assert "from `mine`" in card
+    assert "nothing beat the starting weights" in card
+    assert "warmup_steps = 0" in (tmp_path / "run" / "config.toml").read_text()
 
 
 # Another configuration

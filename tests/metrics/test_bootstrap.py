@@ -46,3 +46,15 @@ def test_bad_options_are_refused():
         bootstrap_interval(result, confidence=95)
     with pytest.raises(ValueError, match=r"`num_samples` must be at least 1. Received: num_samples=0"):
         bootstrap_interval(result, num_samples=0)
+
+
+def test_the_interval_of_a_difference_draws_the_same_items_for_both():
+    random = np.random.default_rng(2)
+    items = random.normal(5, 2, size=400)
+    before = MetricResult.mean_of("mean", items)
+    after = MetricResult.mean_of("mean", items + random.normal(0.1, 0.1, size=400))
+    low, high = bootstrap_interval(after, baseline=before)
+    assert 0.08 < low < 0.1 < high < 0.12  # the two corpora differ far less than their items
+    assert bootstrap_interval(before, baseline=before) == (0, 0)
+    with pytest.raises(ValueError, match="`baseline` must be of the same items. Received: 1 and 400 items"):
+        bootstrap_interval(after, baseline=wer(["a"], ["b"]))

@@ -1,9 +1,20 @@
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
 
-from attention_apps.training.fine_tuning import copy_grown_weights, freeze, weight_paths
-from tests.training.tiny_training import TinyAttention, make_model
+from attention_apps.training.config import SelfCriticalConfig, TrainingConfig, read_config, to_dict
+from attention_apps.training.fine_tuning import (
+    copy_grown_weights,
+    count_steps,
+    fine_tuning_defaults,
+    freeze,
+    num_held_out,
+    scale_to_data,
+    weight_paths,
+)
+from tests.training.tiny_training import TinyAttention, make_batches, make_config, make_examples, make_model
 
 
 def test_paths_begin_with_the_part_and_not_with_names_that_keras_counts_up():
@@ -58,3 +69,59 @@ def test_a_smaller_vocabulary_or_another_model_is_refused():
     other = make_model(attention=TinyAttention(name="another"))
     with pytest.raises(ValueError, match="In one of them only: decoder/another/query/bias, "):
         copy_grown_weights(make_model(), other)
+
+
+# Settings that fit the data
+
+AUTO = {"epochs": "auto", "warmup_steps": "auto", "ema": "auto", "validate_every": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("count", "epochs", "steps"), [(40, 30, 60), (160, 24, 120), (800, 11, 275), (10_000, 3, 939), (100_000, 3, 9375)]
+)
+def test_more_data_get_fewer_epochs_and_more_steps(count, epochs, steps):
+    batches = make_batches(make_examples(1) * count, batch_size=32)
+    config = scale_to_data(make_config(**AUTO), batches)
+    assert (config.epochs, count_steps(batches, config)) == (epochs, steps)
+    assert config.warmup_steps == pytest.approx(steps / 10, abs=0.5)
+    assert config.validate_unit == "steps"
+    assert 9 <= steps // config.validate_every <= 11
+    averaged_steps = 1 / (1 - config.ema)
+    assert averaged_steps == pytest.approx(min(steps / 10, 1000))
+
+
+def test_what_was_set_stays():
+    batches = make_batches(batch_size=10)
+    config = make_config(**{**AUTO, "epochs": 4, "ema": None, "validate_every": 2})
+    scaled = scale_to_data(config, batches)
+    assert scaled == replace(config, warmup_steps=1)
+    assert scale_to_data(scaled, batches) == scaled
+    (one_step,) = [scale_to_data(make_config(**AUTO, max_steps=1), batches)]
+    assert (one_step.ema, one_step.warmup_steps, one_step.validate_every) == (0.0, 0, 1)
+
+
+def test_steps_of_self_critical_training_count_where_there_are_no_others():
+    config = make_config(**{**AUTO, "epochs": 0}, self_critical=SelfCriticalConfig(epochs=20))
+    assert scale_to_data(config, make_batches(batch_size=10)).validate_every == 6
+
+
+def test_a_preset_forgets_the_length_of_its_own_training_and_keeps_the_rest():
+    trained = make_config(
+        batch_size=7,
+        learning_rate=0.25,
+        metric="wer",
+        max_minutes=3.0,
+        patience=4,
+        self_critical=SelfCriticalConfig(epochs=2, metric="cer"),
+    )
+    config = fine_tuning_defaults(trained)
+    assert {name: getattr(config, name) for name in AUTO} == AUTO
+    assert (config.batch_size, config.learning_rate, config.metric) == (7, 0.25, "wer")
+    assert (config.max_minutes, config.patience) == (None, None)
+    assert config.self_critical == SelfCriticalConfig(metric="cer")
+    assert read_config(TrainingConfig, to_dict(config)) == config
+    assert read_config(TrainingConfig, to_dict(config), ["epochs=3"]).epochs == 3
+
+
+def test_a_fifth_is_held_out_unless_there_is_too_little_or_plenty():
+    assert [num_held_out(count) for count in (9, 10, 50, 1000, 100_000)] == [0, 2, 10, 200, 500]

@@ -1,5 +1,7 @@
 import errno
 import json
+import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from attention_apps.training.trainer import Trainer
+from attention_apps.training.trainer import Trainer, TrainingInterrupted
 from tests.fault_injection import Faults
 from tests.training.tiny_training import (
     assert_equal_weights,
@@ -235,3 +237,35 @@ def test_frozen_everything_is_refused(tmp_path):
         ValueError, match=r"`freeze` matches nothing with 'decoder/lstm'\. Parts of the model: encoder, "
     ):
         fit(tmp_path, make_config(freeze=("decoder/lstm",)))
+
+
+# Signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_writes_a_checkpoint_and_the_same_call_resumes(tmp_path, number):
+    config = make_config(epochs=2, validate_every=3, validate_unit="steps", checkpoint_minutes=1000.0)
+    handlers = [signal.getsignal(other) for other in (signal.SIGINT, signal.SIGTERM)]
+
+    def validate_and_stop(model):
+        os.kill(os.getpid(), number)
+        return {"metrics": {"accuracy": 0.5}}
+
+    with pytest.raises(TrainingInterrupted, match=r"SIG(INT|TERM) stopped the run after step 3\.") as caught:
+        fit(tmp_path / "stopped", config, validate=validate_and_stop)
+    assert caught.value.signal_number == number
+    assert [signal.getsignal(other) for other in (signal.SIGINT, signal.SIGTERM)] == handlers
+    history, resumed, _ = fit(tmp_path / "stopped", config, validate=given_values("accuracy", [0.6, 0.7])[0])
+    assert (history.steps, len(history.validations)) == (8, 3)
+    _, through, _ = fit(tmp_path / "through", config, validate=given_values("accuracy", [0.1, 0.2, 0.3])[0])
+    assert_equal_weights(resumed, through)
+
+
+def test_the_settings_that_were_left_open_are_chosen_by_the_data(tmp_path):
+    history, _, trainer = fit(
+        tmp_path, make_config(epochs="auto", validate_every="auto"), validate=teacher_forced_accuracy
+    )
+    assert trainer.config.epochs == 30
+    assert history.steps == 120
+    assert [entry["step"] for entry in history.validations] == list(range(12, 121, 12))
+    assert history.metric == "accuracy"

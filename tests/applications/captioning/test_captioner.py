@@ -17,7 +17,7 @@ from attention_apps.models.decoder_config import AttentionConfig
 from attention_apps.preprocessing.image_graph import decode_in_graph
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.serving import Client, LoadedModel
-from attention_apps.training.config import read_config, to_dict
+from attention_apps.training import History, read_config, to_dict
 from tests.applications.captioners import (
     PHOTO,
     WORDS,
@@ -31,6 +31,7 @@ from tests.serving.fake_model import running
 from tests.serving.fresh_process import call_in_fresh_process
 from tests.serving.photos import BAD, GOOD
 
+NO_TRAINING = History(0, 0.0, 0, [], None, None, "epochs")
 MIXED = [GOOD["jpeg"], BAD["truncated"][0], GOOD["gif"], BAD["text"][0], GOOD["bmp"], BAD["empty"][0], GOOD["grey png"]]
 
 
@@ -160,7 +161,7 @@ def test_captions_are_rewarded_for_being_like_those_that_people_wrote(captioner,
 
 
 def test_new_words_are_added_where_they_are_frequent_enough(captioner, tmp_path, monkeypatch):
-    monkeypatch.setattr("attention_apps.applications.application.train", lambda *given, **named: [])
+    monkeypatch.setattr("attention_apps.applications.application.train", lambda *given, **named: [NO_TRAINING])
     other = captioner.with_config(replace(captioner.config, min_count=2))
     path = write_manifest(tmp_path, [("photo.png", "a tall lynx"), ("photo.png", "one lynx , tall , alone")])
     other.fit(path, quiet=True)
