@@ -9,7 +9,9 @@ import sys
 import lazy_loader
 
 from attention_apps._version import __version__ as __version__
+from attention_apps.quiet import silence_tensorflow
 
+silence_tensorflow()
 if "tensorflow" not in sys.modules:
     # Off by default on some CPUs, where it makes the same training step about twice as fast.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

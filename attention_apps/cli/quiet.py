@@ -1,10 +1,9 @@
-"""TensorFlow writes lines of its own to standard error that no setting turns off: greetings about drivers and CPU
-instructions, and a few more about each damaged image, of which we have said so already."""
+"""TensorFlow without the lines that it writes to standard error; see `attention_apps.quiet`."""
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
+
+from attention_apps.quiet import only_python_on_stderr as only_python_on_stderr
 
 
 def import_tensorflow_quietly(quiet: bool = False) -> None:
@@ -19,31 +18,3 @@ def import_tensorflow_quietly(quiet: bool = False) -> None:
         import tensorflow as tf
 
         tf.config.list_physical_devices()
-
-
-@contextlib.contextmanager
-def only_python_on_stderr() -> Iterator[None]:
-    """Lets through what Python writes to `sys.stderr`, and nothing that C++ writes to the file descriptor itself."""
-    before = sys.stderr
-    before.flush()
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        with contextlib.ExitStack() as stack:
-            if _file_descriptor(before) == 2:
-                sys.stderr = stack.enter_context(
-                    open(kept, "w", buffering=1, encoding=before.encoding, errors=before.errors, closefd=False)
-                )
-            yield
-    finally:
-        sys.stderr = before
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
-def _file_descriptor(file) -> int | None:
-    try:
-        return file.fileno()
-    except (OSError, ValueError, AttributeError):
-        return None

@@ -8,8 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _INCHES_PER_WORD = 0.28
 _MOST_INCHES = 60.0
@@ -67,11 +71,14 @@ class Alignment:
     copied: Sequence[bool]
 
 
-def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) -> None:
+def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | None = None) -> "Figure":
     """Draws a grid for each passage: written words at the side, source words below, darker for more attention.
 
     Copied words are orange. Draws the first 10 passages, and of each the first 100 written and 400 source words. A
     title says so if there are more.
+
+    Returns:
+        The figure, which is also saved if there is a `path`.
     """
     from matplotlib.figure import Figure
 
@@ -93,7 +100,9 @@ def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) ->
         axis.tick_params(length=0)
         if len(one.written) < len(whole.written) or len(one.source) < len(whole.source):
             axis.set_title(f"The first words of {len(whole.written):,} written and {len(whole.source):,} read")
-    figure.savefig(path)
+    if path is not None:
+        figure.savefig(path)
+    return figure
 
 
 def _cropped(one: Alignment) -> Alignment:
@@ -103,8 +112,12 @@ def _cropped(one: Alignment) -> Alignment:
     return Alignment(written, source, identity[: len(written), : len(source)], one.copied[:_MOST_WRITTEN])
 
 
-def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) -> None:
-    """Writes a page of one file that shows the attention for the written word under the pointer."""
+def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | None = None) -> str:
+    """Returns a page of one file that shows the attention for the written word under the pointer.
+
+    Args:
+        path: where to write it too.
+    """
     sections = "\n".join(map(_section, alignments))
     page = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Summary</title><style>{_STYLE}</style></head>
@@ -114,7 +127,9 @@ def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike) -
 <script>{_SCRIPT}</script>
 </body></html>
 """
-    Path(path).write_text(page, encoding="utf-8", errors="replace")
+    if path is not None:
+        Path(path).write_text(page, encoding="utf-8", errors="replace")
+    return page
 
 
 def _section(one):

@@ -8,9 +8,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import PIL.Image
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PANELS_PER_ROW = 5
 _PANEL_INCHES = 2.4
@@ -47,8 +51,12 @@ class PhotoAttention:
     weights: np.ndarray
 
 
-def draw_photo_attention(shown: PhotoAttention, path: str | os.PathLike) -> None:
-    """Draws the photo, and once more for each word: bright where the model looked, dim where it did not."""
+def draw_photo_attention(shown: PhotoAttention, path: str | os.PathLike | None = None) -> "Figure":
+    """Draws the photo, and once more for each word: bright where the model looked, dim where it did not.
+
+    Returns:
+        The figure, which is also saved if there is a `path`.
+    """
     from matplotlib.figure import Figure
 
     height, width = shown.pixels.shape[:2]
@@ -64,16 +72,19 @@ def draw_photo_attention(shown: PhotoAttention, path: str | os.PathLike) -> None
         axis.imshow(panel)
         # A dollar sign begins a formula.
         axis.set_title(word.replace("$", r"\$"), fontsize=13, pad=4)
-    figure.savefig(path)
+    if path is not None:
+        figure.savefig(path)
+    return figure
 
 
 def write_photo_attention(
-    shown: PhotoAttention, alternatives: Sequence[tuple[str, float]], path: str | os.PathLike
-) -> None:
-    """Writes a page, of one file, that lights up where the model looked for the word under the pointer.
+    shown: PhotoAttention, alternatives: Sequence[tuple[str, float]], path: str | os.PathLike | None = None
+) -> str:
+    """Returns a page, of one file, that lights up where the model looked for the word under the pointer.
 
     Args:
         alternatives: text and score of each hypothesis, best first; the first is that of the words shown.
+        path: where to write it too.
     """
     page = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -82,7 +93,9 @@ def write_photo_attention(
 {photo_attention_html(shown, alternatives)}
 </body></html>
 """
-    Path(path).write_text(page, encoding="utf-8", errors="replace")
+    if path is not None:
+        Path(path).write_text(page, encoding="utf-8", errors="replace")
+    return page
 
 
 def photo_attention_html(shown: PhotoAttention, alternatives: Sequence[tuple[str, float]]) -> str:

@@ -5,9 +5,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _INCHES_PER_SECOND = 2.0
 _INCHES_PER_LETTER = 0.16
@@ -46,10 +49,13 @@ class SpeechAlignment:
     frame_seconds: float = 0.04
 
 
-def draw_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike) -> None:
+def draw_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike | None = None) -> "Figure":
     """Draws the spectrogram of each piece and the attention below it, as PNG, SVG or PDF by the path's ending.
 
     Draws the first 12 pieces of a long recording; a title says so.
+
+    Returns:
+        The figure, which is also saved if there is a `path`.
     """
     from matplotlib.figure import Figure
 
@@ -67,7 +73,9 @@ def draw_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike) -> N
     for piece, above, below in zip(pieces, axes[::2], axes[1::2]):
         _draw_spectrogram(above, piece)
         _draw_attention(below, piece)
-    figure.savefig(path)
+    if path is not None:
+        figure.savefig(path)
+    return figure
 
 
 def _cropped(piece: SpeechAlignment) -> SpeechAlignment:
@@ -83,8 +91,12 @@ def _cropped(piece: SpeechAlignment) -> SpeechAlignment:
     )
 
 
-def write_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike) -> None:
-    """Writes a page of one file with the words on a time axis and a table of their times."""
+def write_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike | None = None) -> str:
+    """Returns a page of one file with the words on a time axis and a table of their times.
+
+    Args:
+        path: where to write it too.
+    """
     sections = "\n".join(map(_section, pieces))
     rows = "\n".join(
         f"<tr><td>{html.escape(word.word)}</td><td>{word.start:.2f}</td><td>{word.end:.2f}</td>"
@@ -101,7 +113,9 @@ def write_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike) -> 
 </table>
 </body></html>
 """
-    Path(path).write_text(page, encoding="utf-8", errors="replace")
+    if path is not None:
+        Path(path).write_text(page, encoding="utf-8", errors="replace")
+    return page
 
 
 def _draw_spectrogram(axis, piece):

@@ -1,22 +1,13 @@
-"""Seen in a process of its own, as it changes the file descriptors of the whole process."""
-
 import subprocess
 import sys
 
 import pytest
 
 CODE = """
-import os, sys
-from attention_apps.cli.quiet import only_python_on_stderr
-print("before", file=sys.stderr)
-try:
-    with only_python_on_stderr():
-        os.write(2, b"from elsewhere\\n")
-        print("within", file=sys.stderr)
-        raise KeyError
-except KeyError:
-    os.write(2, b"native again\\n")
-print("after", file=sys.stderr)
+import sys
+from attention_apps.cli.quiet import import_tensorflow_quietly
+import_tensorflow_quietly()
+print("tensorflow" in sys.modules)
 """
 
 
@@ -53,8 +44,7 @@ def test_a_terminal_is_told_of_loading_before_tensorflow_is_imported(where, how,
     assert (done.returncode, done.stderr) == (0, expected)
 
 
-def test_only_python_writes_to_standard_error():
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0
-    assert done.stderr.splitlines() == ["before", "within", "native again", "after"]
-    assert done.stdout == ""
+def test_looking_for_devices_writes_nothing():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=300)
+    assert done.stderr == ""
+    assert done.stdout == "True\n"

@@ -1,11 +1,12 @@
 """A caption and where the model looked for each word."""
 
 import os
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attention_apps.applications.result import Result
 from attention_apps.plots.photo_attention import (
     PhotoAttention,
     draw_photo_attention,
@@ -13,9 +14,12 @@ from attention_apps.plots.photo_attention import (
     write_photo_attention,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-@dataclass(frozen=True, eq=False)
-class Caption:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Caption(Result):
     """A caption and how it came about.
 
     Attributes:
@@ -39,24 +43,24 @@ class Caption:
     confidence: float = 0.0
     unsure: bool = False
     error: str | None = None
-    source: Any = field(default=None, repr=False)
-    pixels: np.ndarray | None = field(default=None, repr=False)
+    source: Any = None
+    pixels: np.ndarray | None = None
 
     @classmethod
     def failed(cls, source: Any, error: str) -> "Caption":
         """The result of an image that could not be captioned."""
         return cls("", float("-inf"), [], [], None, error=error, source=source)
 
-    def plot(self, path: str | os.PathLike) -> None:
+    def plot(self, path: str | os.PathLike | None = None) -> "Figure":
         """Draws the photo, and for each word where the model looked, as PNG, SVG or PDF by the ending of the path."""
-        draw_photo_attention(self._shown(), path)
+        return draw_photo_attention(self._shown(), path)
 
-    def to_html(self, path: str | os.PathLike) -> None:
+    def to_html(self, path: str | os.PathLike | None = None) -> str:
         """Writes a page that lights up where the model looked for the word under the pointer; it needs nothing else."""
-        write_photo_attention(self._shown(), self.alternatives, path)
+        return write_photo_attention(self._shown(), self.alternatives, path)
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows."""
+        """What a notebook shows: the photo and its words, with styles of their own."""
         return None if self.pixels is None else photo_attention_html(self._shown(), self.alternatives)
 
     def _shown(self):

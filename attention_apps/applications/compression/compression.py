@@ -7,7 +7,7 @@ import numpy as np
 from attention_apps.applications.summarization.summary import Summary
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Compression(Summary):
     """A `Summary` that has a line for each sentence, made of words of that sentence.
 

@@ -3,11 +3,15 @@
 import math
 import os
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from attention_apps.applications.result import Result
 from attention_apps.plots.speech import SpeechAlignment, draw_speech, write_speech
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Numbers in the attention of a whole transcript, which grows with the square of the recording's length.
 _MAX_ATTENTION = 1 << 24
@@ -46,8 +50,8 @@ class TranscriptPart:
         return cls(start, end, 0.0, [], [("", 0.0)], np.zeros((0, 1), np.float32), [], 0.0, features)
 
 
-@dataclass(frozen=True, eq=False)
-class Transcript:
+@dataclass(frozen=True, eq=False, repr=False)
+class Transcript(Result):
     """A transcript and how it came about.
 
     Attributes:
@@ -62,7 +66,7 @@ class Transcript:
     frame_seconds: float = 0.04
     threshold: float = 0.0
     error: str | None = None
-    source: Any = field(default=None, repr=False)
+    source: Any = None
 
     @classmethod
     def failed(cls, source: Any, error: str) -> Self:
@@ -138,13 +142,13 @@ class Transcript:
             row += len(part.tokens)
         return weights
 
-    def plot(self, path: str | os.PathLike) -> None:
+    def plot(self, path: str | os.PathLike | None = None) -> "Figure":
         """Draws the spectrogram, below it what was listened to for each letter, and the words on the time axis."""
-        draw_speech(self._alignments(), path)
+        return draw_speech(self._alignments(), path)
 
-    def to_html(self, path: str | os.PathLike) -> None:
+    def to_html(self, path: str | os.PathLike | None = None) -> str:
         """Writes a page on which each word shows when it was said."""
-        write_speech(self._alignments(), path)
+        return write_speech(self._alignments(), path)
 
     def to_srt(self) -> str:
         """Subtitles in the SubRip format, each of some words that follow one another without a long pause."""

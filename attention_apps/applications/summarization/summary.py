@@ -2,11 +2,15 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from attention_apps.applications.result import Result
 from attention_apps.plots.alignment import Alignment, draw_alignments, write_alignments
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Tokens of a verbatim summary whose attention is stored as a matrix, and numbers of the matrix of a whole summary:
 # both would grow with the square of the text.
@@ -25,14 +29,14 @@ class SummaryLine:
     score: float
     tokens: list[str]
     alternatives: list[tuple[str, float]]
-    attention: np.ndarray | None
+    attention: np.ndarray | None = field(repr=False)
     copied: list[bool]
     passage: tuple[int, int]
     confidence: float = 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class Summary:
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary(Result):
     """A summary and how it came about.
 
     Attributes:
@@ -45,11 +49,11 @@ class Summary:
     """
 
     lines: list[SummaryLine]
-    source_tokens: list[str] = field(repr=False)
+    source_tokens: list[str]
     separator: str = "\n"
     threshold: float = 0.0
     error: str | None = None
-    source: Any = field(default=None, repr=False)
+    source: Any = None
 
     @classmethod
     def failed(cls, source: Any, error: str) -> Self:
@@ -132,13 +136,13 @@ class Summary:
         """Whether the passages are the whole text."""
         return sum(end - start for start, end in self.passages) == len(self.source_tokens)
 
-    def plot(self, path: str | os.PathLike) -> None:
+    def plot(self, path: str | os.PathLike | None = None) -> "Figure":
         """Draws which words were read for each word written, as PNG, SVG or PDF by the ending of the path."""
-        draw_alignments(self._alignments(), path)
+        return draw_alignments(self._alignments(), path)
 
-    def to_html(self, path: str | os.PathLike) -> None:
+    def to_html(self, path: str | os.PathLike | None = None) -> str:
         """Writes a page that shows the words that were read when the pointer is on a word written."""
-        write_alignments(self._alignments(), path)
+        return write_alignments(self._alignments(), path)
 
     def _alignments(self):
         return [
