@@ -71,6 +71,10 @@ class Browser:
         keys = [{"type": kind, "value": "\ue004"} for kind in ("keyDown", "keyUp")]
         self._send(f"{self._session}/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": keys}]})
 
+    def resize(self, width, height):
+        """Changes the size of the window, its frame included."""
+        self._send(f"{self._session}/window/rect", {"width": width, "height": height})
+
     def screenshot(self):
         """What is seen, `(height, width, 3)`."""
         png = base64.b64decode(self._send(f"{self._session}/screenshot"))

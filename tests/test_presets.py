@@ -56,7 +56,7 @@ def test_a_headline_is_shorter_than_its_text_and_copies_out_of_vocabulary_names(
     for text, summary in zip(TEXTS, summaries, strict=True):
         assert 3 <= len(summary.text.split()) < len(text.split())
     assert "larkhill" not in summarizer.vocabulary.tokens
-    assert any(word in summaries[1].text for word in ("Pebble", "Larkhill"))
+    assert "Larkhill" in summaries[-1].text
 
 
 @pytest.mark.parametrize("name", of_task("sentence_compression"))

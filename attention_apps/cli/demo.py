@@ -72,7 +72,8 @@ def _show_page(options: argparse.Namespace) -> None:
             webbrowser.open(url)
 
     with only_python_on_stderr():
-        run_page(applications, options.host, options.port, announce, options.allow_host)
+        names = {task: getattr(options, tab.option) for task, tab in TABS.items()}
+        run_page(applications, options.host, options.port, announce, options.allow_host, names)
 
 
 def _load(task: str, preset: str | None) -> Any:

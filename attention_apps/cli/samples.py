@@ -3,12 +3,14 @@
 from typing import Any
 
 # Photos that come with scikit-image, free to show.
-PHOTOS = ("astronaut", "cat", "coffee")
+PHOTOS = ("camera", "astronaut", "cat", "coffee")
 TEXTS = (
-    "The city council of Brookfield voted on Tuesday night to close the old harbour bridge to cars from next month, "
-    "after engineers warned that its steel cables had rusted faster than expected.",
-    "A rare white otter named Pebble, who escaped from the Larkhill zoo on Sunday, was found unharmed two days later "
-    "in a farmer's pond eight miles away, keepers said.",
+    "Researchers at the University of Westmere have found a new species of frog in a city park. The frog, which is "
+    "smaller than a fingernail, lives under wet leaves and sings only at night.",
+    "The town of Brookfield will close its old harbor bridge to cars next month after engineers warned that its steel "
+    "cables had rusted faster than expected, the mayor said on Tuesday.",
+    "A rare white otter that escaped from the Larkhill zoo on Sunday has been found unharmed in a farmer's pond eight "
+    "miles away, keepers said on Tuesday.",
 )
 
 

@@ -13,20 +13,26 @@ _FIT = (
     "const page = this.contentDocument.documentElement;"
     "new ResizeObserver(() => { this.style.height = page.offsetHeight + 'px'; }).observe(page);"
 )
-STYLE = """.answer .text { font-size: 1.6rem; line-height: 1.3; font-weight: 600; margin: 0; white-space: pre-line; }
-.answer .note { margin: .3rem 0 0; }
+STYLE = """.answer .text { font-size: 1.4rem; line-height: 1.3; font-weight: 600; margin: 0; white-space: pre-line; }
+.answer .note { margin: .2rem 0 0; }
+.answer .unsure { font-weight: 600; color: var(--body-text-color); border-bottom: 2px solid var(--error-border-color); }
 .answer .note, .answer .score { color: color-mix(in srgb, var(--body-text-color) 65%, transparent); }
-.answer h3 { font-size: .95rem; font-weight: 600; margin: 1.3rem 0 .5rem; }
-.answer .looked { border: 1px solid var(--border-color-primary); border-radius: 8px; overflow: hidden; background: #fff;
-  color-scheme: light; }
+.answer h3 { font-size: .95rem; font-weight: 600; margin: .8rem 0 .35rem; }
+.answer .looked { display: flex; border: 1px solid var(--border-color-primary); border-radius: 8px; overflow: hidden;
+  background: #fff; color-scheme: light; max-height: 360px; }
+.answer .frame { flex: 1; min-width: 0; overflow-y: auto; }
 .answer iframe { display: block; width: 100%; border: 0; }
-.answer .picture { overflow-x: auto; padding: 12px 12px 0; }
-.answer .picture img { max-width: none; height: auto; margin: 0 auto; zoom: .8; }
+.answer .picture { flex: none; max-width: 54%; overflow-x: auto; padding: 8px; }
+.answer .picture img { max-width: none; height: 320px; margin: 0 auto; }
+@media (max-width: 700px) { .answer .looked { flex-direction: column; max-height: none; }
+  .answer .picture { max-width: 100%; } }
 .answer ol { list-style: none; margin: 0; padding: 0; }
-.answer li { display: flex; gap: 1rem; margin: 0; padding: .35rem 0;
+.answer li { display: flex; gap: 1rem; margin: 0; padding: .2rem 0;
   border-top: 1px solid var(--border-color-primary); }
 .answer .score { font-variant-numeric: tabular-nums; min-width: 4em; text-align: right; }
 .answer .alternative { white-space: pre-line; }
+.about p { margin: 0; font-size: .85rem; line-height: 1.4;
+  color: color-mix(in srgb, var(--body-text-color) 75%, transparent); }
 .message { padding: 1rem 1.2rem; border-radius: 8px; border-left: 4px solid var(--primary-500); line-height: 1.5;
   background: var(--background-fill-secondary); }
 .message.problem { border-color: var(--error-border-color); background: var(--error-background-fill); }
@@ -45,7 +51,7 @@ def transcript_answer(transcript: Any) -> str:
     if not transcript.text:
         return message("Nothing was heard in this recording that the recognizer is sure of.", is_problem=True)
     looked = _picture(transcript.plot, "spectrogram and attention") + _frame(transcript.to_html, "times of the words")
-    note = f"{transcript.seconds:.1f} s, confidence {transcript.confidence:.0%}"
+    note = f"{transcript.seconds:.1f} s of sound."
     return _answer(transcript, "When it was said, and where the model listened", looked, note)
 
 
@@ -58,6 +64,13 @@ def summary_answer(summary: Any) -> str:
         read = sum(end - start for start, end in summary.passages)
         note = f"The text is long: {read:,} of its {len(summary.source_tokens):,} words and marks were read."
     return _answer(summary, "Which words the model read", _frame(summary.to_html, "which words the model read"), note)
+
+
+def about(purpose: str | None, limits: str | None) -> str:
+    """What a model knows, and what it does not know."""
+    lines = [("Made for", purpose), ("Not for", limits)]
+    shown = "".join(f"<p><strong>{label}:</strong> {html.escape(text)}.</p>" for label, text in lines if text)
+    return f'<div class="about">{shown}</div>'
 
 
 def message(text: str, is_problem: bool = False) -> str:
@@ -74,10 +87,11 @@ def _answer(result: Any, title: str, looked: str, note: str | None = None) -> st
         f'<span class="alternative" dir="auto">{html.escape(text)}</span></li>'
         for text, score in result.alternatives
     )
-    told = "" if note is None else f'<p class="note">{html.escape(note)}</p>'
+    unsure = '<span class="unsure">The model is not sure of this.</span> ' if result.unsure else ""
+    told = "" if note is None else f" {html.escape(note)}"
     return f"""<div class="answer">
 <p class="text" dir="auto">{html.escape(result.text)}</p>
-{told}
+<p class="note">{unsure}Confidence {result.confidence:.0%}.{told}</p>
 <h3>{title}</h3>
 <div class="looked">{looked}</div>
 <h3>Alternatives and their scores</h3>
@@ -90,7 +104,8 @@ def _answer(result: Any, title: str, looked: str, note: str | None = None) -> st
 def _frame(write: Callable[[Path], None], title: str) -> str:
     """A page that is written to a file, as a frame of ours."""
     page = _written(write, "page.html").decode()
-    return f'<iframe title="{title}" scrolling="no" srcdoc="{html.escape(page)}" onload="{html.escape(_FIT)}"></iframe>'
+    attributes = f'title="{title}" scrolling="no" srcdoc="{html.escape(page)}" onload="{html.escape(_FIT)}"'
+    return f'<div class="frame"><iframe {attributes}></iframe></div>'
 
 
 def _picture(write: Callable[[Path], None], description: str) -> str:

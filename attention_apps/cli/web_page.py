@@ -10,17 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attention_apps.applications.tasks import application_class
+from attention_apps.applications.preset import find_preset, preset_names, read_task
+from attention_apps.applications.tasks import TASKS, application_class, load
+from attention_apps.cli.presets import describe
 from attention_apps.cli.samples import PHOTOS, TEXTS, sample_photos
-from attention_apps.cli.web_answers import STYLE, caption_answer, message, summary_answer, transcript_answer
+from attention_apps.cli.web_answers import STYLE, about, caption_answer, message, summary_answer, transcript_answer
 from attention_apps.cli.web_guard import PageGuard
 
 NUM_BEST = 4
+MAX_BEAM_SIZE = 20
 _HEAD = """<h1>attention_apps</h1>
 <p>Give it a photo, a recording or a text, and see where the model looked for each word that it wrote.</p>"""
-_STYLE = f""".gradio-container {{ width: 100% !important; max-width: 1180px !important; margin: 0 auto !important; }}
-.head h1 {{ font-size: 1.7rem; font-weight: 700; margin: 0; }}
-.head p {{ color: color-mix(in srgb, var(--body-text-color) 65%, transparent); margin: .1rem 0 0; }}
+_STYLE = f""".gradio-container {{ width: 100% !important; max-width: 1260px !important; margin: 0 auto !important; }}
+.head {{ display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 1rem; }}
+.head h1 {{ font-size: 1.3rem; font-weight: 700; margin: 0; }}
+.head p {{ color: color-mix(in srgb, var(--body-text-color) 65%, transparent); margin: 0; }}
+.settings .block {{ padding: 8px !important; }}
+.settings span, .settings input {{ font-size: .75rem !important; white-space: nowrap; }}
 {STYLE}"""
 _FONTS = ("system-ui", "sans-serif")
 _MONOSPACED_FONTS = ("ui-monospace", "monospace")
@@ -51,6 +57,7 @@ def run_page(
     port: int,
     announce: Callable[[str], None],
     allowed_hosts: Collection[str] = (),
+    names: Mapping[str, str | None] | None = None,
 ) -> None:
     """Serves the page until it is interrupted or terminated, then deletes all uploads.
 
@@ -58,12 +65,12 @@ def run_page(
         applications: by task; `None` where there is no model.
         host, port: where to listen; 0 is any free port.
         announce: called with the URL of the page.
-        allowed_hosts: see `make_page`.
+        allowed_hosts, names: see `make_page`.
     """
     from attention_apps.serving.server import run_asgi
 
     with _exit_on_signals(), _private_folder() as uploads:
-        page = make_page(applications, uploads, [host, *allowed_hosts])
+        page = make_page(applications, uploads, [host, *allowed_hosts], names)
         run_asgi(page, host, port, announce, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
 
 
@@ -107,13 +114,19 @@ def _private_folder() -> Iterator[Path]:
             tempfile.tempdir = before
 
 
-def make_page(applications: Mapping[str, Any], uploads: Path, allowed_hosts: Collection[str] = ()) -> PageGuard:
+def make_page(
+    applications: Mapping[str, Any],
+    uploads: Path,
+    allowed_hosts: Collection[str] = (),
+    names: Mapping[str, str | None] | None = None,
+) -> PageGuard:
     """Makes the page as an ASGI application.
 
     Args:
         applications: see `run_page`.
         uploads: the folder for uploads. No other file can be read through the page.
         allowed_hosts: host names under which the page is reached; loopback names always work.
+        names: the presets of the applications, by task; by default the tasks' own.
     """
     os.environ["GRADIO_TEMP_DIR"] = str(uploads)
     gradio = import_gradio()
@@ -128,7 +141,8 @@ def make_page(applications: Mapping[str, Any], uploads: Path, allowed_hosts: Col
                     if applications[task] is None:
                         gradio.HTML(_without_model(task))
                     else:
-                        tab.fill(applications[task], uploads)
+                        name = (names or {}).get(task) or application_class(task).default_preset
+                        tab.fill(TabModels((task, *tab.other_tasks), applications[task], name), uploads)
     # `launch` sets this and `mount_gradio_app` does not: without it, gradio copies any file that a request names.
     page.has_launched = True
     application = gradio.mount_gradio_app(
@@ -146,63 +160,123 @@ def make_page(applications: Mapping[str, Any], uploads: Path, allowed_hosts: Col
     return PageGuard(application, uploads, allowed_hosts)
 
 
-def _photo_tab(captioner: Any, uploads: Path) -> None:
+class TabModels:
+    """The trained models that a tab offers. The others are loaded when they are first asked.
+
+    Args:
+        tasks: of the presets that are offered.
+        application: the model that the page opens with.
+        name: the name or folder of its preset.
+    """
+
+    def __init__(self, tasks: Collection[str], application: Any, name: str):
+        self.default = name
+        self.application = application
+        self._loaded = {name: application}
+        self._lock = threading.Lock()
+        others = [one for one in preset_names() if one != name and read_task(find_preset(one)) in tasks]
+        self.names = [name, *others]
+
+    def answer(self, source: Any, name: str, beam_size: float, num_best: float, **options: Any) -> Any:
+        """The result of a source. What the browser sends is checked: it may have been sent by anything."""
+        if name not in self.names:
+            raise ValueError("There is no such preset.")
+        if not 1 <= beam_size <= MAX_BEAM_SIZE or not 1 <= num_best <= MAX_BEAM_SIZE:
+            raise ValueError(f"The beam size and the number of alternatives must be from 1 to {MAX_BEAM_SIZE}.")
+        with self._lock:
+            if name not in self._loaded:
+                self._loaded[name] = load(name)
+        application = self._loaded[name]
+        verb = getattr(application, TASKS[application.task][2])
+        # A search gives at most as many texts as it has hypotheses.
+        return verb(source, beam_size=int(max(beam_size, num_best)), num_best=int(num_best), **options)
+
+    def about(self, name: str) -> str:
+        """What a preset is for, and what not, as its card says."""
+        try:
+            card = describe(find_preset(name)) if name in self.names else {}
+        except (ValueError, OSError):  # a page may be made for an application without a preset
+            card = {}
+        return about(card.get("for"), card.get("not_for"))
+
+
+def _settings(models: TabModels) -> list[Any]:
+    """The components for the preset, the beam size and the number of alternatives, and what the preset is for."""
+    import gradio
+
+    with gradio.Row(elem_classes="settings"):
+        labelled = [(Path(name).name, name) for name in models.names]
+        preset = gradio.Dropdown(labelled, value=models.default, label="Preset", scale=4, min_width=150)
+        number = partial(gradio.Number, minimum=1, maximum=MAX_BEAM_SIZE, precision=0, min_width=60)
+        beam_size = number(models.application.config.decoding.beam_size, label="Beam size")
+        num_best = number(NUM_BEST, label="Alternatives")
+    purpose = gradio.HTML(models.about(models.default))
+    preset.change(models.about, preset, purpose, preprocess=False, api_visibility="private")
+    return [preset, beam_size, num_best]
+
+
+def _photo_tab(models: TabModels, uploads: Path) -> None:
     import gradio
 
     wait = message("Drop a photo on the left, take one with the camera, or choose one of the samples.")
     with gradio.Row():
         with gradio.Column(scale=2):
             photo = gradio.Image(
-                label="Photo", sources=["upload", "webcam", "clipboard"], type="filepath", height=320, buttons=[]
+                label="Photo", sources=["upload", "webcam", "clipboard"], type="filepath", height=230, buttons=[]
             )
             gradio.Examples(_sample_files(uploads), photo, label="Photos to try")
+            settings = _settings(models)
         with gradio.Column(scale=3):
             answer = gradio.HTML(wait)
-    method = partial(captioner.caption, num_best=NUM_BEST)
-    _answer_files(photo, answer, method, caption_answer, wait, uploads)
+    _answer_files(photo, settings, answer, models.answer, caption_answer, wait, uploads)
 
 
-def _speech_tab(recognizer: Any, uploads: Path) -> None:
+def _speech_tab(models: TabModels, uploads: Path) -> None:
     import gradio
 
     wait = message("Drop a recording on the left (WAV, FLAC, OGG or MP3), or record one with the microphone.")
     with gradio.Row():
-        with gradio.Column(scale=1):
-            recording = gradio.Audio(label="Recording", sources=["upload", "microphone"], type="filepath", buttons=[])
         with gradio.Column(scale=2):
+            recording = gradio.Audio(label="Recording", sources=["upload", "microphone"], type="filepath", buttons=[])
+            settings = _settings(models)
+        with gradio.Column(scale=3):
             answer = gradio.HTML(wait)
-    method = partial(recognizer.transcribe, num_best=NUM_BEST, quiet=True)
-    _answer_files(recording, answer, method, transcript_answer, wait, uploads)
+    method = partial(models.answer, quiet=True)
+    _answer_files(recording, settings, answer, method, transcript_answer, wait, uploads)
 
 
-def _text_tab(summarizer: Any, uploads: Path) -> None:
+def _text_tab(models: TabModels, uploads: Path) -> None:
     import gradio
 
     with gradio.Row():
         with gradio.Column(scale=2):
-            text = gradio.Textbox(label="Text", lines=9, max_lines=24, placeholder="Paste a paragraph of news here.")
+            text = gradio.Textbox(label="Text", lines=7, max_lines=12, placeholder="Paste a paragraph of news here.")
             button = gradio.Button("Summarize", variant="primary")
             names = [" ".join(one.split()[:5]) + " …" for one in TEXTS]
             gradio.Examples([[one] for one in TEXTS], text, label="Texts to try", example_labels=names)
+            settings = _settings(models)
         with gradio.Column(scale=3):
             answer = gradio.HTML(message("Paste a text on the left, or choose one of the samples, and summarize it."))
-    method = partial(summarizer.summarize, num_best=NUM_BEST)
-    events = [button.click, text.submit]
-    gradio.on(events, partial(_respond, method, summary_answer), text, answer, api_visibility="private")
+    respond = partial(_respond, models.answer, summary_answer)
+    gradio.on([button.click, text.submit], respond, [text, *settings], answer, api_visibility="private")
 
 
 class Tab(NamedTuple):
-    """The title of a tab, the command's option with its trained model, and what makes it for an application."""
+    """The title of a tab, the command's option with its trained model, and what makes it for the tab's models.
+
+    Presets of `other_tasks` are offered as well.
+    """
 
     title: str
     option: str
-    fill: Callable[[Any, Path], None]
+    fill: Callable[[TabModels, Path], None]
+    other_tasks: tuple[str, ...] = ()
 
 
 TABS = {
     "image_captioning": Tab("Photo", "captioner", _photo_tab),
     "speech_recognition": Tab("Speech", "recognizer", _speech_tab),
-    "text_summarization": Tab("Text", "summarizer", _text_tab),
+    "text_summarization": Tab("Text", "summarizer", _text_tab, ("sentence_compression",)),
 }
 
 
@@ -214,23 +288,30 @@ def _without_model(task: str) -> str:
     )
 
 
-def _answer_files(component: Any, answer: Any, method: Callable, show: Callable, wait: str, uploads: Path) -> None:
-    """Answers each file that is uploaded. Gradio does not read it first, so that errors are our own messages."""
+def _answer_files(
+    component: Any, settings: list[Any], answer: Any, method: Callable, show: Callable, wait: str, uploads: Path
+) -> None:
+    """Answers each file that is uploaded, anew when a setting changes.
 
-    def respond(upload: Mapping[str, Any] | None) -> str:
+    Gradio does not read it first, so that errors are our own messages.
+    """
+    import gradio
+
+    def respond(upload: Mapping[str, Any] | None, *chosen: Any) -> str:
         if upload is None:
             return wait
         path = Path(upload["path"] or "").resolve()
         if not path.is_relative_to(uploads.resolve()):
             return message("This file was not uploaded.", is_problem=True)
-        return _respond(method, show, path)
+        return _respond(method, show, path, *chosen)
 
-    component.change(respond, component, answer, preprocess=False, api_visibility="private")
+    events = [one.change for one in (component, *settings)]
+    gradio.on(events, respond, [component, *settings], answer, preprocess=False, api_visibility="private")
 
 
-def _respond(method: Callable, show: Callable, source: Any) -> str:
+def _respond(method: Callable, show: Callable, source: Any, *chosen: Any) -> str:
     try:
-        return show(method(source))
+        return show(method(source, *chosen))
     except (ValueError, TypeError, OSError) as error:
         # Of an upload, the user knows the name but not the folder.
         folder = f"{source.parent}{os.sep}" if isinstance(source, Path) else ""

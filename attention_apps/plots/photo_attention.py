@@ -22,12 +22,16 @@ _PANEL_INCHES = 2.4
 _DIMMEST = 0.3
 _MASK_PIXELS_PER_REGION = 8
 _PHOTO_QUALITY = 88
+# The height of a photo on the page, so that portraits fit the window.
+_MAX_PHOTO_PIXELS = 320
 # There is no script: the dimmed photo of a word is inside the word, and is shown while the word is under the pointer
 # or has the focus.
-_STYLE = """.photo-attention { position: relative; max-width: 40em; margin: 0 auto;
-  font: 17px/1.5 system-ui, sans-serif; }
-.photo-attention img { display: block; width: 100%; border-radius: 6px; }
-.photo-attention .words { font-size: 1.35em; margin: .6em 0 .2em; }
+_STYLE = """.photo-attention { position: relative; display: flex; gap: 1em; align-items: flex-start; max-width: 56em;
+  margin: 0 auto; font: 17px/1.5 system-ui, sans-serif; --share: 62%; }
+.photo-attention img { display: block; flex: none; width: min(var(--share), var(--widest)); border-radius: 6px; }
+.photo-attention .beside { flex: 1; min-width: 0; }
+.photo-attention .words { font-size: 1.25em; margin: 0 0 .4em; }
+@media (max-width: 34em) { .photo-attention { flex-direction: column; --share: 100%; } }
 .photo-attention .word { padding: .05em .15em; border-radius: 4px; border-bottom: 2px solid #d98a00; cursor: default; }
 .photo-attention .word img { position: absolute; top: 0; left: 0; opacity: 0; pointer-events: none;
   transition: opacity .15s; }
@@ -111,11 +115,12 @@ def photo_attention_html(shown: PhotoAttention, alternatives: Sequence[tuple[str
         f'<li><span class="score">{score:.3f}</span> {html.escape(text)}</li>' for text, score in alternatives
     )
     ranked = f"<ol>\n{others}\n</ol>" if len(alternatives) > 1 else ""
-    return f"""<div class="photo-attention"><style>{_STYLE}</style>
+    widest = f"{_MAX_PHOTO_PIXELS * width / height:.0f}px"
+    return f"""<div class="photo-attention" style="--widest: {widest}"><style>{_STYLE}</style>
 <img src="{photo}" alt="{html.escape(alternatives[0][0])}" style="aspect-ratio: {width} / {height}">
-<p class="words">{words}</p>
+<div class="beside"><p class="words">{words}</p>
 <p class="hint">Point at a word, or go through the words with the tab key, to see where the model looked for it.</p>
-{ranked}</div>"""
+{ranked}</div></div>"""
 
 
 def _lit(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:

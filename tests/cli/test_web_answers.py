@@ -1,10 +1,11 @@
+import dataclasses
 import html
 import re
 
 import numpy as np
 
 from attention_apps.applications import Caption, SpokenWord, Summary, SummaryLine, Transcript, TranscriptPart
-from attention_apps.cli.web_answers import caption_answer, message, summary_answer, transcript_answer
+from attention_apps.cli.web_answers import about, caption_answer, message, summary_answer, transcript_answer
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]], np.float32)
 
@@ -67,7 +68,7 @@ def test_a_caption_shows_the_photo_with_a_mask_for_each_word():
 def test_a_transcript_shows_a_spectrogram_and_when_each_word_was_said():
     page = transcript_answer(make_transcript())
     assert "GO ON</p>" in page
-    assert "1.2 s, confidence 50%" in page
+    assert '<p class="note">Confidence 50%. 1.2 s of sound.</p>' in page
     assert alternatives(page) == [("GO ON", "-2.000"), ("NO", "-3.000")]
     assert 'src="data:image/svg+xml;base64,' in page
     (frame,) = frames(page)
@@ -77,6 +78,22 @@ def test_a_transcript_shows_a_spectrogram_and_when_each_word_was_said():
 def test_where_there_is_no_answer_there_is_a_message():
     assert "Nothing was heard" in transcript_answer(make_transcript(""))
     assert "There is no text to summarize" in summary_answer(Summary([], []))
+
+
+def test_what_the_model_is_not_sure_of_is_said():
+    shown = Caption(
+        "a dog", -1.0, ["a", "dog"], [("a dog", -1.0)], np.ones((2, 1, 1)), pixels=np.zeros((4, 6, 3), np.uint8)
+    )
+    assert "Confidence" in caption_answer(shown)
+    assert "not sure" not in caption_answer(shown)
+    assert "The model is not sure of this." in caption_answer(dataclasses.replace(shown, unsure=True))
+
+
+def test_a_model_says_what_it_is_for_and_not_for():
+    page = about("photos of <dogs>", "charts")
+    assert "<b>Made for:</b> photos of &lt;dogs&gt;." in page
+    assert "<b>Not for:</b> charts." in page
+    assert "Not for" not in about("photos", None)
 
 
 def test_a_message_is_escaped_and_has_code_between_backticks():

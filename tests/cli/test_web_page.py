@@ -15,8 +15,9 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from PIL import Image
 
-from attention_apps.applications import SummarizerConfig, TextSummarizer, preset
+from attention_apps.applications import ImageCaptioner, SummarizerConfig, TextSummarizer, preset
 from attention_apps.cli import demo, main, web_page
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
@@ -152,6 +153,47 @@ def test_a_text_is_summarized_with_the_words_that_were_read(page, applications):
     assert page.run("return [...document.querySelectorAll('b')].length") == 0
 
 
+@pytest.mark.parametrize("shape", [(900, 500), (300, 900)], ids=["portrait", "panorama"])
+def test_everything_about_a_photo_fits_a_small_window(page, tmp_path, shape):
+    window = page.run("return [window.innerWidth, window.innerHeight, window.outerWidth, window.outerHeight]")
+    page.resize(1280 + window[2] - window[0], 800 + window[3] - window[1])
+    pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.jpg")
+    assert ask(page, PHOTOS, tmp_path / "photo.jpg") == "answer"
+    photo, words = in_frame(
+        page,
+        PHOTOS,
+        "['.photo-attention > img', '.words'].map(one => page.querySelector(one).getBoundingClientRect().toJSON())",
+    )
+    assert photo["right"] < words["left"]
+    assert photo["top"] <= words["top"] < photo["bottom"]
+    assert photo["height"] <= 321
+    bottom = "document.querySelector('#image_captioning .answer').getBoundingClientRect().bottom"
+    assert page.run(f"return {bottom}") <= 800
+
+
+def test_settings_change_the_answer(page, applications, tmp_path):
+    (tmp_path / "photo.png").write_bytes(as_bytes("PNG"))
+    ask(page, PHOTOS, tmp_path / "photo.png")
+    page.run(
+        f"const box = document.querySelectorAll('#{PHOTOS} input[type=number]')[1]; box.value = 2;"
+        "box.dispatchEvent(new Event('input')); box.dispatchEvent(new Event('change')); return 1"
+    )
+    page.wait_for(f"return document.querySelectorAll('#{PHOTOS} .answer li').length == 2")
+    assert answer_of(page, PHOTOS) == expected(applications[PHOTOS].caption(PHOTO, num_best=2))
+
+
+def test_what_no_browser_sends_is_refused():
+    models = web_page.TabModels([PHOTOS], make_captioner(), ImageCaptioner.default_preset)
+    assert models.names == ["show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"]
+    with pytest.raises(ValueError, match="no such preset"):
+        models.answer(PHOTO, "../elsewhere", 5, 4)
+    with pytest.raises(ValueError, match="must be from 1 to 20"):
+        models.answer(PHOTO, models.default, 1000, 4)
+    assert "../elsewhere" not in models.about("../elsewhere")
+    assert "photo" in models.about(models.default)
+
+
 def test_what_is_no_photo_is_said_by_its_name(page, tmp_path):
     (tmp_path / "letter.jpg").write_text("Dear all, this is not a photo.")
     assert "problem" in ask(page, PHOTOS, tmp_path / "letter.jpg")
@@ -220,7 +262,8 @@ def upload(url, name, contents):
 
 def call(url, content, session):
     """What the queue answers to a change of the photo that no browser sent."""
-    body = {"data": [content], "fn_index": photo_function(url), "session_hash": session}
+    name = ImageCaptioner.default_preset
+    body = {"data": [content, name, 5, web_page.NUM_BEST], "fn_index": photo_function(url), "session_hash": session}
     status, answer = post(url, "/gradio_api/queue/join", body)
     if status != 200:
         return status, answer
@@ -330,8 +373,9 @@ def test_the_command_loads_what_it_is_given_and_opens_the_page(applications, tmp
     applications[TEXTS].save(tmp_path / "mine")
     shown, opened = [], []
 
-    def run_page(applications, host, port, announce, allowed_hosts):
+    def run_page(applications, host, port, announce, allowed_hosts, names):
         shown.append((applications, host, port, allowed_hosts))
+        assert names == {PHOTOS: None, SPEECH: None, TEXTS: str(tmp_path / "mine") if len(shown) == 1 else None}
         announce("http://127.0.0.1:1234")
 
     monkeypatch.setattr(demo, "run_page", run_page)
