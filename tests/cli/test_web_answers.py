@@ -91,8 +91,8 @@ def test_what_the_model_is_not_sure_of_is_said():
 
 def test_a_model_says_what_it_is_for_and_not_for():
     page = about("photos of <dogs>", "charts")
-    assert "<b>Made for:</b> photos of &lt;dogs&gt;." in page
-    assert "<b>Not for:</b> charts." in page
+    assert "<strong>Made for:</strong> photos of &lt;dogs&gt;." in page
+    assert "<strong>Not for:</strong> charts." in page
     assert "Not for" not in about("photos", None)
 
 
