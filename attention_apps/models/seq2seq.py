@@ -1,5 +1,6 @@
 """An encoder and a decoder as one Keras model."""
 
+import contextlib
 from collections.abc import Mapping
 
 import keras
@@ -36,24 +37,47 @@ class Seq2Seq(keras.Model):
 
     def build(self, inputs_shape):
         _check_inputs(inputs_shape)
-        if not self.encoder.built:
-            self.encoder.build(inputs_shape["source"])
+        source_shape = inputs_shape["source"]
+        with self._checked(source_shape):
+            if not self.encoder.built:
+                self.encoder.build(source_shape)
+            memory_shape = self.encoder.compute_output_shape(source_shape)
         if not self.decoder.built:
-            self.decoder.build(inputs_shape["tokens"], self.encoder.compute_output_shape(inputs_shape["source"]))
+            self.decoder.build(inputs_shape["tokens"], memory_shape)
         self.built = True
 
     def call(self, inputs, return_dict=False):
         _check_inputs(inputs)
-        memory = self.encoder(inputs["source"])
+        with self._checked(inputs["source"]):
+            memory = self.encoder(inputs["source"])
         outputs = self.decoder(inputs["tokens"], memory, return_dict=return_dict)
         return {"memory": memory, **outputs} if return_dict else outputs
 
     def encode(self, source, training=False):
         """Encodes a source into the memory that the decoder's `init_state` takes."""
-        memory = self.encoder(source, training=training)
+        with self._checked(source):
+            memory = self.encoder(source, training=training)
         if not self.decoder.built:
             self.decoder.build((None, None), keras.tree.map_structure(lambda tensor: tuple(tensor.shape), memory))
         return memory
+
+    @contextlib.contextmanager
+    def _checked(self, source):
+        """Says what is wrong with a source that is not the dict which the encoder takes."""
+        encoder = type(self.encoder).__name__
+        if not isinstance(source, Mapping):
+            raise ValueError(f"`source` must be the dict of tensors that {encoder} takes. Received: {source!r}")
+        try:
+            yield
+        except KeyError as error:
+            while isinstance(error.__context__, KeyError):  # Keras raises a copy with a longer message
+                error = error.__context__
+            if error.args[0] in source:
+                raise
+            raise ValueError(
+                f"`source` must be a dict with `{error.args[0]}` for {encoder}. Received: a dict with the keys "
+                f"{sorted(source)}"
+            ) from None
 
     def get_config(self):
         return {

@@ -61,6 +61,25 @@ def test_wrong_inputs_are_explained(inputs, received, is_built):
         model(inputs)
 
 
+WRONG_SOURCES = [
+    ({"ids": TOKENS}, r"`source` must be a dict with `token_ids` for TextEncoder\. .* a dict with the keys \['ids'\]"),
+    (TOKENS, "`source` must be the dict of tensors that TextEncoder takes. Received: "),
+]
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize(("source", "message"), WRONG_SOURCES, ids=["key", "tensor"])
+def test_a_wrong_source_is_explained(source, message, is_built):
+    model = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"]())
+    if is_built:
+        model({"source": SOURCE, "tokens": TOKENS})
+    model.compile("adam", "sparse_categorical_crossentropy")
+    inputs = {"source": source, "tokens": TOKENS}
+    for call in (lambda: model(inputs), lambda: model.encode(source), lambda: model.fit(inputs, TOKENS, verbose=0)):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
 def test_a_shared_embedding_is_one_matrix():
     separate = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"]())
     shared = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"](), shared_embedding=True)

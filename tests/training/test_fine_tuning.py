@@ -116,7 +116,7 @@ def test_a_preset_forgets_the_length_of_its_own_training_and_keeps_the_rest():
     )
     config = fine_tuning_defaults(trained)
     assert {name: getattr(config, name) for name in AUTO} == AUTO
-    assert (config.batch_size, config.learning_rate, config.metric) == (7, 0.25, "wer")
+    assert (config.batch_size, config.learning_rate, config.metric) == (7, 5e-4, "wer")
     assert (config.max_minutes, config.patience) == (None, None)
     assert config.self_critical == SelfCriticalConfig(metric="cer")
     assert read_config(TrainingConfig, to_dict(config)) == config
