@@ -1,5 +1,6 @@
 """Several test processes run side by side: one thread each, or they wait for one another."""
 
+import collections
 import os
 
 for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
@@ -11,3 +12,13 @@ def pytest_addoption(parser):
     group.addoption("--fuzz-cases", type=int, default=300, help="spoilt inputs over all kinds (default: %(default)s)")
     group.addoption("--fuzz-seed", type=int, default=0, help="another seed makes other cases (default: %(default)s)")
     group.addoption("--fuzz-only", type=int, metavar="NUMBER", help="the batch of this case, of each kind")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line for all tests that were skipped: how many of them, and what they need."""
+    reasons = collections.Counter(
+        report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])
+    )
+    if reasons:
+        parts = [f"{count} because {reason}" for reason, count in reasons.most_common()]
+        terminalreporter.write_line(f"skipped: {'; '.join(parts)}")

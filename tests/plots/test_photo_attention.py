@@ -60,6 +60,11 @@ def test_any_shape_of_photo_and_no_words(tmp_path, size):
 
 def test_weights_of_zero_are_drawn_as_darkness(tmp_path):
     draw_photo_attention(PhotoAttention(SHOWN.pixels, ["x"], np.zeros((1, ROWS, COLUMNS))), tmp_path / "a.png")
+    picture = np.asarray(Image.open(tmp_path / "a.png").convert("L")).astype(int)
+    height, width = picture.shape
+    middle = slice(height // 2 - 20, height // 2 + 20)
+    assert picture[middle, width // 5 : width // 3].min() > 190
+    assert picture[middle, -width // 3 : -width // 5].max() < 80
 
 
 def test_a_page_is_escaped_and_needs_nothing_from_elsewhere(tmp_path):
