@@ -18,6 +18,7 @@ import resource
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,14 +111,14 @@ def _run(recipe, step, folder, *arguments):
     return subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ablation", type=Path, help="the TOML file, next to the recipe's run.py")
     parser.add_argument("--data", type=Path, required=True, help="folder after `run.py prepare`")
     parser.add_argument("--output", type=Path, required=True, help="folder of all runs")
     parser.add_argument("--only", action="append", metavar="NAME", help="this variant; may be given several times")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every variant")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     results = {}
     for variant in read_ablation(options.ablation):
         name = variant["name"]

@@ -10,7 +10,7 @@ APPS = Path(__file__).parents[2] / "apps"
 def load(name, folder=""):
     """Imports a module of apps/ or of one of its folders, without leaving its name behind."""
     places = [str(APPS / folder), str(APPS)]
-    names = {path.stem for place in places for path in Path(place).glob("*.py")}
+    names = {path.stem for path in APPS.rglob("*.py")}
     before = {module: sys.modules.pop(module) for module in names if module in sys.modules}
     path = list(sys.path)
     sys.path[:0] = places
@@ -21,3 +21,8 @@ def load(name, folder=""):
         for module in names:
             sys.modules.pop(module, None)
         sys.modules.update(before)
+
+
+def run_recipe(task, step, *arguments):
+    """Runs a step as `run.py` of the task does, in this process: TensorFlow takes seconds to be imported."""
+    load("run", task).RECIPE.main("", [step, *map(str, arguments)])

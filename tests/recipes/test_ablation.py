@@ -1,5 +1,7 @@
 """Ablations of recipes, on a tiny configuration."""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from attention_apps.applications import RecognizerConfig, SummarizerConfig
 from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
 from attention_apps.training import read_config
 from tests.applications.summarizers import make_rows, write_jsonl
-from tests.recipes.loading import APPS, load
+from tests.recipes.loading import APPS, load, run_recipe
 
 ablation = load("ablation")
 RECIPE = APPS / "text_summarization"
@@ -60,8 +62,17 @@ def test_a_wrong_ablation_is_rejected(tmp_path, text, message):
         ablation.read_ablation(tmp_path / "ablation.toml")
 
 
+def run_in_this_process(command, stdout, **_):
+    """A step of a recipe, without the seconds that TensorFlow takes to be imported."""
+    assert command[1].endswith("run.py")
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written):
+        run_recipe("text_summarization", *command[2:])
+    return subprocess.CompletedProcess(command, 0, written.getvalue())
+
+
 @pytest.mark.slow
-def test_variants_are_trained_measured_and_not_trained_again(tmp_path):
+def test_variants_are_trained_measured_and_not_trained_again(tmp_path, monkeypatch, capsys):
     data, output, corpus, recipe = (tmp_path / name for name in ("data", "runs", "corpus", "apps/small"))
     corpus.mkdir()
     for split, count in (("train", 16), ("validation", 4)):
@@ -78,13 +89,16 @@ def test_variants_are_trained_measured_and_not_trained_again(tmp_path):
         f'set = ["training.epochs=1", "training.ema=0.9"]\n{variants}averaged = false\n'
     )
     subprocess.run([sys.executable, recipe / "run.py", "prepare", "--data", corpus, "--output", data], check=True)
-    command = [sys.executable, APPS / "ablation.py", recipe / "ablation.toml", "--data", data, "--output", output]
-    table = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    monkeypatch.setattr(ablation.subprocess, "run", run_in_this_process)
+    command = [recipe / "ablation.toml", "--data", data, "--output", output]
+    ablation.main([str(part) for part in command])
+    table = capsys.readouterr().out
     assert table.splitlines()[0] == "| variant | rouge_1 | rouge_2 | rouge_l | CPU minutes |"
     assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| + one", "| two", "| three", "| last"]
     weights = [(output / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "three", "last")]
     assert weights[2] not in weights[:2]
     kept = {"scores": {"rouge_1": 0.5, "rouge_2": 0.25, "rouge_l": 1.0}, "minutes": 7.0}
     (output / "two" / "result.json").write_text(json.dumps(kept))
-    again = subprocess.run([*command, "--only", "two"], check=True, capture_output=True, text=True).stdout
+    ablation.main([str(part) for part in [*command, "--only", "two"]])
+    again = capsys.readouterr().out
     assert again.splitlines()[2:] == ["| two | 50.0 | 25.0 | 100.0 | 7 |"]

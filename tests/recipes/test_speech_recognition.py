@@ -1,8 +1,6 @@
 """The recipe of speech recognition, on a corpus of a few tones."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from attention_apps import SpeechRecognizer
 from attention_apps.applications import RecognizerConfig
 from attention_apps.training import read_config
 from tests.applications.recognizers import say, wav_bytes
-from tests.recipes.loading import load
+from tests.recipes.loading import load, run_recipe
 
 RECIPE = Path(__file__).parents[2] / "apps" / "speech_recognition"
 
@@ -28,15 +26,16 @@ def write_corpus(folder, splits):
 
 
 @pytest.mark.slow
-def test_every_step_of_the_recipe_runs(tmp_path):
-    output = tmp_path / "run"
+def test_every_step_of_the_recipe_runs(tmp_path, monkeypatch, capsys):
+    module, output = load("run", "speech_recognition"), tmp_path / "run"
+    monkeypatch.setattr(module, "DEV_STRINGS", 3)
     speech = [("AB C", "train_nodev"), ("CAB", "train_nodev"), ("B", "train_nodev"), ("AC", "train_dev")]
     digits = [("A", "train"), ("B", "train"), ("C", "train"), ("A", "dev"), ("B", "dev")]
     corpora = [write_corpus(tmp_path / name, rows) for name, rows in (("speech", speech), ("digits", digits))]
 
     def run(step, *arguments):
-        command = [sys.executable, RECIPE / "run.py", step, "--output", output, "--quiet", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        module.RECIPE.main("", [step, "--output", str(output), "--quiet", *map(str, arguments)])
+        return capsys.readouterr().out
 
     told = run("prepare", "--data", corpora[0], "--digits", corpora[1], "--strings", "4")
     assert "train.tsv: 3 digits, 3 speech, 4 strings" in told
@@ -58,14 +57,14 @@ def test_every_step_of_the_recipe_runs(tmp_path):
 
 
 @pytest.mark.slow
-def test_groups_that_were_not_prepared_are_left_out_of_the_mixture(tmp_path):
+def test_groups_that_were_not_prepared_are_left_out_of_the_mixture(tmp_path, capsys):
     corpus = write_corpus(tmp_path / "speech", [("AB C", "train_nodev"), ("B", "train_nodev"), ("AC", "train_dev")])
     config, output = tmp_path / "mixture.toml", tmp_path / "run"
     mixture = 'mixture = [{ group = "speech" }, { group = "digits", count = 3 }, { group = "strings" }]\n'
-    config.write_text(mixture + (RECIPE / "tiny.toml").read_text())
-    for step, further in (("prepare", ["--data", corpus]), ("train", ["--config", config])):
-        command = [sys.executable, RECIPE / "run.py", step, "--output", output, "--quiet", *further]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    config.write_text(mixture + (RECIPE / "tiny.toml").read_text().replace("epochs = 2", "epochs = 1"))
+    run_recipe("speech_recognition", "prepare", "--output", output, "--data", corpus)
+    run_recipe("speech_recognition", "train", "--output", output, "--config", config, "--quiet")
+    told = capsys.readouterr().out
     assert "left out of the mixture" in told
     assert "digits, strings" in told
     config = json.loads((output / "stages" / "training" / "model" / "config.json").read_text())["config"]

@@ -3,8 +3,6 @@
 import gzip
 import hashlib
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -13,7 +11,7 @@ from attention_apps.applications import SummarizerConfig
 from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
 from attention_apps.training import read_config
 from tests.applications.summarizers import make_rows, write_jsonl
-from tests.recipes.loading import APPS, load
+from tests.recipes.loading import APPS, load, run_recipe
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +112,15 @@ def test_the_beginning_of_the_validation_split_is_watched(dataset, tmp_path, cap
         ("sentence_compression", "delete", {"token_f1", "compression_rate", "reference_rate"}),
     ],
 )
-def test_every_step_of_the_recipe_runs(task, kind, metrics, tmp_path):
+def test_every_step_of_the_recipe_runs(task, kind, metrics, tmp_path, capsys):
     recipe, corpus, output = APPS / task, tmp_path / "corpus", tmp_path / "run"
     corpus.mkdir()
     for split, count in (("train", 32), ("validation", 8)):
         write_jsonl(corpus / f"{split}.jsonl", make_rows(kind, count))
 
     def run(step, *arguments):
-        command = [sys.executable, recipe / "run.py", step, "--output", output, "--quiet", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        run_recipe(task, step, "--output", output, "--quiet", *arguments)
+        return capsys.readouterr().out
 
     assert "train: 32 pairs" in run("prepare", "--data", corpus)
     run("train", "--config", recipe / "tiny.toml", "--set", "training.epochs=1")
