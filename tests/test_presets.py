@@ -13,7 +13,7 @@ from attention_apps.cli.presets import describe
 from attention_apps.cli.samples import TEXTS, sample_photos
 from attention_apps.constants import END, PADDING
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
-from attention_apps.preprocessing.audio_augmentation import coloured_noise
+from attention_apps.preprocessing.audio_augmentation import colored_noise
 from tests.applications.recognizers import wav_bytes
 from tests.serving.fresh_process import call_in_fresh_process
 
@@ -144,11 +144,11 @@ def recognizer():
 
 # Each of unit power, from its number of samples and a generator of random numbers.
 NOISES = {
-    "white": lambda size, random: coloured_noise(size, 0.0, random),
-    "pink": lambda size, random: coloured_noise(size, 1.0, random),
-    "brown": lambda size, random: coloured_noise(size, 2.0, random),
+    "white": lambda size, random: colored_noise(size, 0.0, random),
+    "pink": lambda size, random: colored_noise(size, 1.0, random),
+    "brown": lambda size, random: colored_noise(size, 2.0, random),
     "bursts": lambda size, random: (
-        coloured_noise(size, 1.0, random)
+        colored_noise(size, 1.0, random)
         * (np.sin(2 * np.pi * 1.7 * np.arange(size) / SAMPLE_RATE + random.uniform(0, 6)) > 0)
     ),
     "none": lambda size, random: np.zeros(size, np.float32),

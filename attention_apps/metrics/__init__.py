@@ -1,6 +1,6 @@
-"""Strings in, numbers out: a metric is a function of hypotheses and references that returns a `MetricResult`.
+"""Metrics: functions of hypotheses and references that return a `MetricResult`.
 
-Names are imported on first use: the packages behind some of them take seconds.
+Names are imported on first use, because some of the packages behind them take seconds to import.
 """
 
 import lazy_loader

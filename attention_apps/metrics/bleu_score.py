@@ -1,4 +1,4 @@
-"""BLEU as the caption literature reports it."""
+"""BLEU as reported in the captioning literature."""
 
 import math
 from collections import Counter
@@ -12,15 +12,15 @@ from attention_apps.metrics.metric_result import MetricResult
 from attention_apps.metrics.ngrams import count_ngrams
 from attention_apps.metrics.text_pairs import References, check_pairs
 
-# coco-caption's guards against zero division; they stand in for smoothing, and there is no other.
+# coco-caption's constants against division by zero. They replace smoothing.
 _SMALL = 1e-9
 _TINY = 1e-15
 
 
 def bleu(hypotheses: Sequence[str], references: References, max_order: int = 4) -> MetricResult:
-    """Corpus BLEU from 0 to 1, with the tokens, closest reference length and constants of coco-caption.
+    """Compute corpus BLEU from 0 to 1, with the tokens, closest reference length and constants of coco-caption.
 
-    `details` holds `bleu_1` up to `bleu_{max_order}`; score and items are of the highest order.
+    `details` holds `bleu_1` up to `bleu_{max_order}`. `score` and `items` are for the highest order.
 
     Reference: Papineni et al. 2002, section 2.3; the evaluation server of Chen et al. 2015 (COCO captions).
     """
@@ -41,7 +41,7 @@ def bleu(hypotheses: Sequence[str], references: References, max_order: int = 4) 
 
 
 def _statistics(hypothesis: str, references: list[str], max_order: int) -> list[int]:
-    """Length, closest reference length, then for each order the matching n-grams and all n-grams."""
+    """Return length and closest reference length, then for each order the matching n-grams and all n-grams."""
     words = caption_words(hypothesis)
     reference_words = [caption_words(reference) for reference in references]
     closest = min((abs(len(other) - len(words)), len(other)) for other in reference_words)[1]
@@ -55,7 +55,7 @@ def _statistics(hypothesis: str, references: list[str], max_order: int) -> list[
 
 
 def _scores(total: np.ndarray, max_order: int) -> list[float]:
-    """BLEU of each order from summed statistics."""
+    """Compute BLEU of each order from summed statistics."""
     length, reference_length = total[:2].tolist()
     precisions = (total[2 : 2 + max_order] + _TINY) / (total[2 + max_order :] + _SMALL)
     ratio = (length + _TINY) / (reference_length + _SMALL)

@@ -1,4 +1,4 @@
-"""How far a figure could be off because the corpus is small."""
+"""Confidence intervals of metrics by bootstrap resampling."""
 
 import numpy as np
 
@@ -12,14 +12,14 @@ def bootstrap_interval(
     seed: int = 0,
     baseline: MetricResult | None = None,
 ) -> tuple[float, float]:
-    """The percentile bootstrap interval of a metric's corpus figure: items are drawn again with replacement.
+    """Compute the percentile bootstrap interval of a metric's corpus score. Items are drawn with replacement.
 
-    The statistics of the drawn items are summed: a corpus metric (BLEU, WER) is computed anew for each draw
-    rather than averaged over its items.
+    The statistics of the drawn items are summed. A corpus metric (BLEU, WER) is thus recomputed for each draw, not
+    averaged over items.
 
     Args:
         baseline: the same metric of another system on the same items. The interval is then that of the difference,
-            both figures computed from the same draws (Koehn 2004).
+            with both scores computed from the same draws (Koehn 2004).
     """
     if baseline is not None and len(baseline.statistics) != len(result.statistics):
         counts = f"{len(baseline.statistics)} and {len(result.statistics)} items"

@@ -1,10 +1,10 @@
-"""Captions as coco-caption sees them: its Stanford tokenizer and its list of dropped marks, in Python."""
+"""A Python version of coco-caption's tokenization: the Stanford tokenizer and a list of removed punctuation."""
 
 import re
 from collections.abc import Iterable
 
 _DROPPED = frozenset(("''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", ";", '"'))
-# coco-caption means to drop brackets too, but lower-cases their names first, so that they stay.
+# coco-caption intends to remove brackets too, but it lowercases their names first, so they stay.
 _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
 _TYPOGRAPHIC = str.maketrans(
     {
@@ -38,10 +38,10 @@ _TOKEN = re.compile(
 
 
 def caption_words(caption: str) -> list[str]:
-    """The words of one caption: lower case, contractions split ("man 's"), hyphens kept, punctuation dropped.
+    """Split a caption into lowercase words. Contractions are split ("man 's"), hyphens kept, punctuation removed.
 
-    For the captions people write this equals Stanford's PTBTokenizer followed by coco-caption's list of
-    punctuation, which takes Java; it knows fewer abbreviations and no web addresses.
+    For usual captions this equals Stanford's PTBTokenizer, which needs Java, followed by coco-caption's list of
+    punctuation. It knows fewer abbreviations and no web addresses.
     """
     text = caption.lower().translate(_TYPOGRAPHIC)
     text = _TWO_WORDS.sub(lambda match: " ".join(part for part in match.groups() if part), text)
@@ -51,5 +51,5 @@ def caption_words(caption: str) -> list[str]:
 
 
 def tokenize_captions(captions: Iterable[str]) -> list[str]:
-    """The captions with their words (see `caption_words`) separated by single spaces."""
+    """Return captions with their words (see `caption_words`) separated by single spaces."""
     return [" ".join(caption_words(caption)) for caption in captions]

@@ -1,4 +1,4 @@
-"""CIDEr-D: n-grams weighted by how telling they are, compared with each reference."""
+"""CIDEr-D: the similarity to each reference, with n-grams weighted by tf-idf."""
 
 import math
 from collections import Counter
@@ -22,13 +22,13 @@ class _Vector(NamedTuple):
 
 
 class CiderScorer:
-    """CIDEr-D against document frequencies that are computed once.
+    """CIDEr-D with document frequencies that are computed once.
 
-    Made for rewards in training: the frequencies come from the whole corpus while each call scores one batch,
-    and the vectors of the references are kept (about 5 kB each).
+    Intended for rewards in training: the frequencies come from the whole corpus, and each call scores one batch. The
+    vectors of the references are cached (about 5 kB each).
 
     Args:
-        reference_corpus: the references of every item; each item counts as one document.
+        reference_corpus: the references of every item. Each item counts as one document.
 
     Example:
         scorer = CiderScorer(training_captions)
@@ -45,14 +45,14 @@ class CiderScorer:
         for references in documents:
             frequencies.update({gram for text in references for counts in _counts(text) for gram in counts})
         self._rarest = math.log(len(documents))
-        # What occurs in one document only weighs as much as what occurs in none, and needs no entry.
+        # An n-gram in one document has the same weight as one in no document, so it needs no entry.
         self._weights = {
             gram: self._rarest - math.log(frequency) for gram, frequency in frequencies.items() if frequency > 1
         }
         self._reference_vectors: dict[str, _Vector] = {}
 
     def score(self, hypotheses: Sequence[str], references: References) -> MetricResult:
-        """CIDEr-D from 0 to 10: the mean over items of the mean similarity to each reference."""
+        """Compute CIDEr-D from 0 to 10: the mean over items of the mean similarity to each reference."""
         hypotheses, references = check_pairs(hypotheses, references)
         return MetricResult.mean_of("cider", [self._score(*pair) for pair in zip(hypotheses, references)])
 
@@ -76,11 +76,10 @@ class CiderScorer:
 
 
 def cider(hypotheses: Sequence[str], references: References) -> MetricResult:
-    """CIDEr-D from 0 to 10, with the document frequencies of the given references.
+    """Compute CIDEr-D from 0 to 10, with the document frequencies of the given references.
 
-    This is what coco-caption and pycocoevalcap call `Cider`: despite the name it is the D variant,
-    with clipped counts and a Gaussian length penalty of σ = 6. A corpus of one item scores 0: every n-gram
-    is in every document.
+    This equals `Cider` of coco-caption and pycocoevalcap. Despite its name, that is the D variant, with clipped counts
+    and a Gaussian length penalty of σ = 6. A corpus of one item scores 0, because every n-gram is in every document.
     """
     return CiderScorer(references).score(hypotheses, references)
 
@@ -90,7 +89,7 @@ def _counts(text: str) -> list[Counter[tuple[str, ...]]]:
 
 
 def _similarity(hypothesis: _Vector, reference: _Vector) -> float:
-    """The mean over orders of the clipped cosine, times the length penalty."""
+    """Return the mean clipped cosine over orders, times the length penalty."""
     total = 0.0
     for weights, others, norm, other_norm in zip(
         hypothesis.weights, reference.weights, hypothesis.norms, reference.norms

@@ -1,4 +1,4 @@
-"""Word and character error rates, for transcripts."""
+"""Word and character error rates of transcripts."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ _COUNTED = ("substitute", "delete", "insert", "equal")
 
 
 def wer(hypotheses: Sequence[str], references: References) -> MetricResult:
-    """Word error rate by jiwer: all errors over all reference words, so that it can exceed 1.
+    """Compute the word error rate with jiwer: all errors divided by all reference words. It can exceed 1.
 
-    Texts are compared as they are, case and punctuation included; only runs of white space are one space.
-    `details` holds `substitutions`, `deletions`, `insertions` and `reference_length`.
+    Case and punctuation count. Consecutive white space counts as one space. `details` holds `substitutions`,
+    `deletions`, `insertions` and `reference_length`.
     """
     import jiwer
 
@@ -24,7 +24,7 @@ def wer(hypotheses: Sequence[str], references: References) -> MetricResult:
 
 
 def cer(hypotheses: Sequence[str], references: References) -> MetricResult:
-    """Character error rate by jiwer; spaces between words count as characters. Otherwise as `wer`."""
+    """Compute the character error rate with jiwer. Spaces between words are characters. Otherwise like `wer`."""
     import jiwer
 
     return _error_rate("cer", jiwer.process_characters, hypotheses, references)
@@ -55,7 +55,7 @@ def _one_space(text: str) -> str:
 
 
 def _operations(chunks: list[Any]) -> list[int]:
-    """Substitutions, deletions, insertions and hits of one item."""
+    """Count the substitutions, deletions, insertions and hits of one item."""
     counts = Counter()
     for chunk in chunks:
         in_reference = chunk.ref_end_idx - chunk.ref_start_idx

@@ -9,18 +9,18 @@ from attention_apps.metrics.text_pairs import References, check_pairs
 
 
 class _NoSynonyms:
-    """Stands in for nltk's WordNet reader and knows no synonym of any word."""
+    """A replacement for nltk's WordNet reader that has no synonyms."""
 
     def synsets(self, word: str) -> list:
         return []
 
 
 def meteor(hypotheses: Sequence[str], references: References) -> MetricResult:
-    """METEOR from 0 to 1 by nltk, exact and stem matches: the mean over items; the best reference counts.
+    """Compute METEOR from 0 to 1 with nltk, with exact and stem matches: the mean over items of the best reference.
 
-    It is the formula of 2007 (α 0.9, β 3, γ 0.5) on coco-caption's words. It is not the METEOR 1.5 of caption
-    papers, which needs Java, also matches synonyms and paraphrases, weighs function words less and has tuned
-    parameters: the two are not comparable.
+    This is the formula of 2007 (α 0.9, β 3, γ 0.5) on coco-caption's words. It is not comparable to METEOR 1.5 in
+    captioning papers. That version needs Java, also matches synonyms and paraphrases, weights function words less and
+    has tuned parameters.
 
     Reference: Lavie and Agarwal 2007, section 2.
     """

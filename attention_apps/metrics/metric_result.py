@@ -1,4 +1,4 @@
-"""What every metric returns."""
+"""The result of a metric."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class MetricResult:
-    """A metric's figure for a corpus, the figure of each item, and what is needed to compute it on a part.
+    """A metric's score for a corpus and for each item, with the statistics to compute it for a subset.
 
     Attributes:
         name: the metric's name.
-        score: the figure of the whole corpus.
-        items: `(items,)`, the figure of each item on its own.
-        statistics: `(items, counts)`, what each item adds to the corpus: rows may be summed.
-        combine: from such a sum, `(counts,)`, to the figure.
-        details: further figures of the corpus by name.
+        score: the score of the whole corpus.
+        items: `(items,)`, the score of each item alone.
+        statistics: `(items, counts)`, the additive statistics of each item.
+        combine: computes a score from summed statistics, `(counts,)`.
+        details: further corpus scores by name.
     """
 
     name: str
@@ -29,7 +29,7 @@ class MetricResult:
 
     @classmethod
     def mean_of(cls, name: str, items: list[float], details: Mapping[str, float | str] | None = None) -> Self:
-        """A metric whose corpus figure is the mean over its items."""
+        """Build the result of a metric whose corpus score is the mean over items."""
         items = np.asarray(items, dtype=np.float64)
         statistics = np.stack([items, np.ones_like(items)], axis=1)
         return cls(name, float(np.mean(items)), items, statistics, _mean, details or {})

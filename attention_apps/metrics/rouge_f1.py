@@ -1,4 +1,4 @@
-"""ROUGE F1, for summaries."""
+"""ROUGE F1 of summaries."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -14,7 +14,7 @@ _KINDS = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}
 
 
 class _Tokenizer:
-    """The words of rouge-score's own tokenizer; stems are remembered."""
+    """The same words as rouge-score's tokenizer, with cached stems."""
 
     def __init__(self, stem: bool):
         from rouge_score.tokenize import tokenize
@@ -34,14 +34,14 @@ def _scorer(kind: str, stem: bool) -> Any:
 
 
 def rouge(hypotheses: Sequence[str], references: References, kind: str = "l", stem: bool = True) -> MetricResult:
-    """ROUGE-1, 2 or L F1 from 0 to 1 by rouge-score: the mean over items; the best reference counts.
+    """Compute ROUGE-1, 2 or L F1 from 0 to 1 with rouge-score: the mean over items of the best reference.
 
-    `details` holds the mean `precision` and `recall`. Words are runs of a-z and 0-9 in the lower-cased
-    text, so that other scripts score 0.
+    `details` holds the mean `precision` and `recall`. Words are runs of a-z and 0-9 in the lowercased text, so other
+    scripts score 0.
 
     Args:
         kind: "1", "2" or "l" (the longest common subsequence).
-        stem: compare Porter stems, as the literature does.
+        stem: whether to compare Porter stems, as is usual in the literature.
 
     Reference: Lin 2004, sections 2 and 3.
     """

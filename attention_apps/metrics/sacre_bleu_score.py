@@ -1,4 +1,4 @@
-"""BLEU on plain text, comparable between papers."""
+"""BLEU of plain text, comparable between papers."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ _ORDERS = 4
 
 
 def sacre_bleu(hypotheses: Sequence[str], references: References) -> MetricResult:
-    """Corpus BLEU from 0 to 100 by sacreBLEU with its defaults: case, 13a tokens, exponential smoothing.
+    """Compute corpus BLEU from 0 to 100 with sacreBLEU's defaults: cased, 13a tokens, exponential smoothing.
 
-    An item's own figure leaves out the orders it is too short for, as sacreBLEU advises for single sentences.
+    The score of a single item skips the orders for which it is too short, as sacreBLEU recommends.
 
     Reference: Post 2018.
     """

@@ -1,10 +1,10 @@
-"""Porter's stemmer with a memory: the same words come again and again."""
+"""Porter's stemmer with a cache."""
 
 from functools import lru_cache
 
 
 class CachedStemmer:
-    """Stems as nltk's `PorterStemmer` does, each word once."""
+    """Stems words like nltk's `PorterStemmer`, and computes each stem once."""
 
     def __init__(self) -> None:
         from nltk.stem.porter import PorterStemmer

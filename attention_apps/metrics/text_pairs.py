@@ -1,4 +1,4 @@
-"""The checks that all metrics begin with."""
+"""Argument checks of all metrics."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ References = Sequence[str] | Sequence[Sequence[str]]
 
 
 def check_texts(name: str, texts: Sequence[str]) -> list[str]:
-    """The texts as a list; anything but strings is an error."""
+    """Return the texts as a list. Raises an error if one is not a string."""
     if isinstance(texts, str):
         raise TypeError(f"`{name}` must be a list of strings. Received one string: {texts!r}")
     texts = list(texts)
@@ -17,7 +17,7 @@ def check_texts(name: str, texts: Sequence[str]) -> list[str]:
 
 
 def check_same_length(**texts: Sequence) -> None:
-    """Both arguments must hold the same number of items, and at least one."""
+    """Check that both arguments have the same number of items, and at least one."""
     (first, some), (second, others) = texts.items()
     if len(some) != len(others):
         raise ValueError(
@@ -29,7 +29,7 @@ def check_same_length(**texts: Sequence) -> None:
 
 
 def check_references(references: References) -> list[list[str]]:
-    """One list of references for each item; a blank reference, or none, is an error."""
+    """Return one list of references per item. Raises an error if a reference is blank or an item has none."""
     if isinstance(references, str):
         raise TypeError(f"`references` must be a list. Received one string: {references!r}")
     lists = [[item] if isinstance(item, str) else list(item) for item in references]
@@ -41,14 +41,14 @@ def check_references(references: References) -> list[list[str]]:
 
 
 def check_pairs(hypotheses: Sequence[str], references: References) -> tuple[list[str], list[list[str]]]:
-    """Hypotheses and, for each of them, the list of its references."""
+    """Return the hypotheses and the list of references of each."""
     hypotheses, references = check_texts("hypotheses", hypotheses), check_references(references)
     check_same_length(hypotheses=hypotheses, references=references)
     return hypotheses, references
 
 
 def check_single_pairs(hypotheses: Sequence[str], references: References) -> tuple[list[str], list[str]]:
-    """Hypotheses and the one reference of each, for metrics that are not defined for several."""
+    """Return the hypotheses and the single reference of each, for metrics not defined for several."""
     hypotheses, references = check_pairs(hypotheses, references)
     for index, item in enumerate(references):
         if len(item) > 1:

@@ -1,4 +1,4 @@
-"""Measures of sentence compression."""
+"""Metrics of sentence compression."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from attention_apps.metrics.text_pairs import References, check_pairs, check_sam
 
 
 def token_f1(hypotheses: Sequence[str], references: References) -> MetricResult:
-    """Token F1 from 0 to 1: the mean over items of the F1 of two bags of words; the best reference counts.
+    """Compute token F1 from 0 to 1 between bags of words: the mean over items of the best reference.
 
-    Words are what stands between spaces, as they are. `details` holds the mean `precision` and `recall`.
+    Words are split at spaces and not normalized. `details` holds the mean `precision` and `recall`.
 
     Reference: Filippova et al. 2015 (F1 of the kept tokens).
     """
@@ -24,9 +24,9 @@ def token_f1(hypotheses: Sequence[str], references: References) -> MetricResult:
 
 
 def compression_rate(texts: Sequence[str], sources: Sequence[str]) -> MetricResult:
-    """How many words each short text has for one of its source: the mean over items.
+    """Compute the number of words in each text divided by those in its source: the mean over items.
 
-    Counted in words; some papers count characters.
+    Some papers count characters instead of words.
     """
     texts, sources = check_texts("texts", texts), check_texts("sources", sources)
     check_same_length(texts=texts, sources=sources)
@@ -38,7 +38,7 @@ def compression_rate(texts: Sequence[str], sources: Sequence[str]) -> MetricResu
 
 
 def _overlap(hypothesis: str, reference: str) -> tuple[float, float, float]:
-    """F1, precision and recall."""
+    """Return F1, precision and recall."""
     kept, wanted = Counter(hypothesis.split()), Counter(reference.split())
     common = (kept & wanted).total()
     if not common:

@@ -1,1 +1,1 @@
-"""Where a model looked, as pictures and pages."""
+"""Plot attention as images and HTML pages."""

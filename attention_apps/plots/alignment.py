@@ -1,4 +1,4 @@
-"""Attention between the words of a text and of its summary, as a picture and as an HTML page."""
+"""Plot the attention between the words of a text and of its summary, as an image or an HTML page."""
 
 import html
 import itertools
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _INCHES_PER_WORD = 0.28
 _MOST_INCHES = 60.0
-# What a picture shows at most, so that drawing takes seconds and not hours. The page shows everything.
+# Limits of an image, so that drawing takes seconds and not hours. The page shows everything.
 _MOST_PASSAGES = 10
 _MOST_WRITTEN = 100
 _MOST_SOURCE = 400
@@ -32,10 +32,10 @@ _STYLE = """body { font: 17px/1.65 system-ui, sans-serif; max-width: 46em; margi
 .hint { color: #777; font-size: 14px; margin: 0; }"""
 _HINT = "Point at a word to see what was read for it. Words with an orange line were copied."
 _COPIED = "#c60"
-# Between words, a space; none before the first kind of mark, and none after the second.
+# Words are separated by spaces, except before the first kind of mark and after the second.
 _CLOSING = re.compile(r"[,.;:!?%)\]}»”\u2019…]+|['\u2019]s")
 _OPENING = re.compile(r"[(\[{«“$£€#@]")
-# As over a photo, the colour is fullest where the model looked most.
+# The color is strongest at the source word with the most attention.
 _SCRIPT = """for (const passage of document.querySelectorAll("section")) {
   const weights = JSON.parse(passage.querySelector("script").textContent);
   const source = passage.querySelectorAll(".source span");
@@ -62,7 +62,7 @@ class Alignment:
     """The words written for a passage, the words of the passage, and the attention between them.
 
     Args:
-        weights: `(written, source)`; `None` if each word was copied from the same place.
+        weights: `(written, source)`, or `None` if each word was copied from the same position.
     """
 
     written: Sequence[str]
@@ -72,13 +72,13 @@ class Alignment:
 
 
 def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | None = None) -> "Figure":
-    """Draws a grid for each passage: written words at the side, source words below, darker for more attention.
+    """Draw a grid for each passage: written words at the side, source words below, darker for more attention.
 
-    Copied words are orange. Draws the first 10 passages, and of each the first 100 written and 400 source words. A
-    title says so if there are more.
+    Copied words are orange. The image shows the first 10 passages, and at most 100 written and 400 source words of
+    each. A title says if something was cut.
 
     Returns:
-        The figure, which is also saved if there is a `path`.
+        The figure, which is also saved if `path` is given.
     """
     from matplotlib.figure import Figure
 
@@ -106,17 +106,17 @@ def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | N
 
 
 def _cropped(one: Alignment) -> Alignment:
-    """The first words on both sides, with their weights."""
+    """Keep the first words on both sides, with their weights."""
     written, source = one.written[:_MOST_WRITTEN], one.source[:_MOST_SOURCE]
     identity = np.eye(len(written), len(source)) if one.weights is None else one.weights
     return Alignment(written, source, identity[: len(written), : len(source)], one.copied[:_MOST_WRITTEN])
 
 
 def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | None = None) -> str:
-    """Returns a page of one file that shows the attention for the written word under the pointer.
+    """Return a self-contained page that shows the attention for the written word under the pointer.
 
     Args:
-        path: where to write it too.
+        path: a file to which the page is also written.
     """
     sections = "\n".join(map(_section, alignments))
     page = f"""<!DOCTYPE html>
@@ -146,7 +146,7 @@ def _section(one):
 
 
 def _spaced(words, elements):
-    """Joins the elements of words, with spaces where people put them."""
+    """Join the elements of words, with spaces except around punctuation."""
     parts = list(elements[:1])
     for (before, word), element in zip(itertools.pairwise(words), elements[1:]):
         parts += ["" if _CLOSING.fullmatch(word) or _OPENING.fullmatch(before) else " ", element]
@@ -154,5 +154,5 @@ def _spaced(words, elements):
 
 
 def _drawable(words):
-    """Words as plain text for Matplotlib, in which a dollar sign begins a formula; very long ones are cut."""
+    """Escape dollar signs, with which Matplotlib starts a formula, and truncate very long words."""
     return [word[:_MOST_LETTERS].replace("$", r"\$") for word in words]

@@ -1,4 +1,4 @@
-"""Where a captioner looked for each word, as a picture and as a page."""
+"""Plot where a captioner looked for each word, as an image or an HTML page."""
 
 import base64
 import html
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _PANELS_PER_ROW = 5
 _PANEL_INCHES = 2.4
-# The light in which a region is shown that was not looked at at all.
+# The brightness of regions without attention.
 _DIMMEST = 0.3
 _MASK_PIXELS_PER_REGION = 8
 _PHOTO_QUALITY = 88
 # The height of a photo on the page, so that portraits fit the window.
 _MAX_PHOTO_PIXELS = 320
-# There is no script: the dimmed photo of a word is inside the word, and is shown while the word is under the pointer
+# The page has no script. Each word contains its own dimmed photo, which is visible while the word is under the pointer
 # or has the focus.
 _STYLE = """.photo-attention { position: relative; display: flex; gap: 1em; align-items: flex-start; max-width: 56em;
   margin: 0 auto; font: 17px/1.5 system-ui, sans-serif; --share: 62%; }
@@ -45,9 +45,9 @@ _PAGE_STYLE = ":root { color-scheme: light dark; } body { margin: 1em; }"
 
 @dataclass(frozen=True)
 class PhotoAttention:
-    """A photo `(height, width, 3)`, the words of its caption, and the weights of its regions for each of them.
+    """A photo `(height, width, 3)`, the words of its caption, and the attention of each word.
 
-    `weights` is `(words, rows, columns)`; its grid lies over the whole photo.
+    `weights` is `(words, rows, columns)`. The grid covers the whole photo.
     """
 
     pixels: np.ndarray
@@ -56,17 +56,17 @@ class PhotoAttention:
 
 
 def draw_photo_attention(shown: PhotoAttention, path: str | os.PathLike | None = None) -> "Figure":
-    """Draws the photo, and once more for each word: bright where the model looked, dim where it did not.
+    """Draw the photo, and one copy per word that is bright where the model looked and dim elsewhere.
 
     Returns:
-        The figure, which is also saved if there is a `path`.
+        The figure, which is also saved if `path` is given.
     """
     from matplotlib.figure import Figure
 
     height, width = shown.pixels.shape[:2]
     columns = min(len(shown.words) + 1, _PANELS_PER_ROW)
     rows = math.ceil((len(shown.words) + 1) / columns)
-    panel_height = _PANEL_INCHES * min(max(height / width, 0.2), 3.0) + 0.35  # the word stands above
+    panel_height = _PANEL_INCHES * min(max(height / width, 0.2), 3.0) + 0.35  # the word is above the photo
     figure = Figure(figsize=(columns * _PANEL_INCHES, rows * panel_height), dpi=150, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     panels = [shown.pixels, *(_lit(shown.pixels, weights) for weights in shown.weights)]
@@ -74,7 +74,7 @@ def draw_photo_attention(shown: PhotoAttention, path: str | os.PathLike | None =
         axis.axis("off")
     for axis, panel, word in zip(axes, panels, ["", *shown.words]):
         axis.imshow(panel)
-        # A dollar sign begins a formula.
+        # A dollar sign starts a formula in Matplotlib.
         axis.set_title(word.replace("$", r"\$"), fontsize=13, pad=4)
     if path is not None:
         figure.savefig(path)
@@ -84,11 +84,11 @@ def draw_photo_attention(shown: PhotoAttention, path: str | os.PathLike | None =
 def write_photo_attention(
     shown: PhotoAttention, alternatives: Sequence[tuple[str, float]], path: str | os.PathLike | None = None
 ) -> str:
-    """Returns a page, of one file, that lights up where the model looked for the word under the pointer.
+    """Return a self-contained page that highlights where the model looked for the word under the pointer.
 
     Args:
-        alternatives: text and score of each hypothesis, best first; the first is that of the words shown.
-        path: where to write it too.
+        alternatives: text and score of each hypothesis, best first. The first one is the caption that is shown.
+        path: a file to which the page is also written.
     """
     page = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -103,7 +103,7 @@ def write_photo_attention(
 
 
 def photo_attention_html(shown: PhotoAttention, alternatives: Sequence[tuple[str, float]]) -> str:
-    """The element of the page that has everything in it, as a notebook shows it."""
+    """Return the page's content as one HTML element, for a notebook."""
     photo = _data_url(PIL.Image.fromarray(shown.pixels), "JPEG", quality=_PHOTO_QUALITY)
     height, width = shown.pixels.shape[:2]
     words = " ".join(
@@ -130,7 +130,7 @@ def _lit(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _mask(weights: np.ndarray) -> str:
-    """A black image that lets through what was looked at."""
+    """Return a black image that is transparent where the model looked."""
     rows, columns = weights.shape
     light = _smooth(weights, columns * _MASK_PIXELS_PER_REGION, rows * _MASK_PIXELS_PER_REGION)
     alpha = np.rint((1 - light) * (1 - _DIMMEST) * 255).astype(np.uint8)
@@ -138,7 +138,7 @@ def _mask(weights: np.ndarray) -> str:
 
 
 def _smooth(weights: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Weights of regions as those of pixels, from 0 to 1 where the model looked most."""
+    """Interpolate region weights to pixels. The largest becomes 1."""
     grid = PIL.Image.fromarray(np.asarray(weights, np.float32))
     light = np.clip(np.asarray(grid.resize((width, height), PIL.Image.Resampling.BICUBIC)), 0, None)
     return light / max(float(light.max()), np.finfo(np.float32).tiny)

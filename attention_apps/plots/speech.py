@@ -1,4 +1,4 @@
-"""Attention over a recording for each letter written, as a picture and as an HTML page."""
+"""Plot the attention over a recording for each letter, as an image or an HTML page."""
 
 import html
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _INCHES_PER_SECOND = 2.0
 _INCHES_PER_LETTER = 0.16
 _FEWEST_INCHES, _MOST_INCHES = 5.0, 60.0
-# What a picture shows at most, so that drawing a long recording takes seconds and not hours. The page shows every word.
+# Limits of an image, so that drawing a long recording takes seconds and not hours. The page shows every word.
 _MOST_PIECES = 12
 _MOST_LETTERS = 500
 _MOST_WORDS = 100
@@ -30,14 +30,14 @@ table { border-collapse: collapse; font-size: .9em; } td, th { padding: 0 1.5em 
 
 @dataclass(frozen=True)
 class SpeechAlignment:
-    """A piece of a recording and what was written for it.
+    """A piece of a recording, its transcript and the attention between them.
 
     Args:
-        start, end: where the piece is, in seconds.
+        start, end: start and end of the piece in seconds.
         features: `(time, mels)`.
-        weights: how much was listened to each position for each letter, `(letters, positions)`.
+        weights: the attention of each letter to each position, `(letters, positions)`.
         words: each with `word`, `start`, `end` and `confidence`.
-        frame_seconds: of one position.
+        frame_seconds: the duration of one position.
     """
 
     start: float
@@ -50,12 +50,12 @@ class SpeechAlignment:
 
 
 def draw_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike | None = None) -> "Figure":
-    """Draws the spectrogram of each piece and the attention below it, as PNG, SVG or PDF by the path's ending.
+    """Draw the spectrogram of each piece and the attention below it. The path's suffix selects PNG, SVG or PDF.
 
-    Draws the first 12 pieces of a long recording; a title says so.
+    Of a long recording the first 12 pieces are drawn, and a title says so.
 
     Returns:
-        The figure, which is also saved if there is a `path`.
+        The figure, which is also saved if `path` is given.
     """
     from matplotlib.figure import Figure
 
@@ -79,7 +79,7 @@ def draw_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike | Non
 
 
 def _cropped(piece: SpeechAlignment) -> SpeechAlignment:
-    """A piece of bounded size, whatever the recognizer wrote for it; of too many frames, every n-th."""
+    """Limit the size of a piece. If it has too many frames, keep every n-th."""
     step, feature_step = (max(1, -(-count // _MOST_FRAMES)) for count in (piece.weights.shape[1], len(piece.features)))
     return replace(
         piece,
@@ -92,10 +92,10 @@ def _cropped(piece: SpeechAlignment) -> SpeechAlignment:
 
 
 def write_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike | None = None) -> str:
-    """Returns a page of one file with the words on a time axis and a table of their times.
+    """Return a self-contained page with the words on a time axis and a table of their times.
 
     Args:
-        path: where to write it too.
+        path: a file to which the page is also written.
     """
     sections = "\n".join(map(_section, pieces))
     rows = "\n".join(

@@ -1,4 +1,4 @@
-"""Images, audio and text as tensors, and tensors as text. Each name is imported when it is first used."""
+"""Convert images, audio and text to tensors, and tensors to text. Each name is imported on first use."""
 
 import lazy_loader
 

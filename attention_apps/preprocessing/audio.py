@@ -1,4 +1,4 @@
-"""Reads recordings, from files, bytes and arrays, as one channel of 16,000 samples a second."""
+"""Read recordings from files, bytes and arrays as mono audio of 16,000 samples per second."""
 
 import io
 import os
@@ -16,10 +16,10 @@ SAMPLE_RATE = 16_000
 LOWEST_RATE, HIGHEST_RATE = 100, 384_000
 MAX_SECONDS = 3600.0
 
-# Where a file is damaged, what was decoded before is kept, up to the last piece of so many samples.
+# Samples decoded at a time. A damaged file keeps all whole pieces before the damage.
 _PIECE = 4096
 MAX_CHANNELS = 32
-# Integers in a float array get no further than this; what does is no sound.
+# Integers stored as floats stay below this limit. A larger value is not audio.
 LARGEST_SAMPLE = 2.0**31
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
@@ -28,7 +28,7 @@ Audio = str | os.PathLike | bytes | np.ndarray
 
 
 class _SoundFile(soundfile.SoundFile):
-    """Read from the beginning to the end: the seek that soundfile makes after each piece spoils MP3 files."""
+    """A sound file that is read sequentially. soundfile's seek after each piece corrupts MP3 files."""
 
     def __init__(self, source: BinaryIO):
         self._source = source
@@ -43,25 +43,25 @@ class _SoundFile(soundfile.SoundFile):
 
 
 def read_audio(audio: Audio, sample_rate: float | None = None, max_seconds: float = MAX_SECONDS) -> np.ndarray:
-    """Reads a recording: its channels averaged, and resampled to `SAMPLE_RATE`.
+    """Read a recording, average its channels and resample it to `SAMPLE_RATE`.
 
-    A recording of any length above zero is read, also one that is too short for a word. Clipped and silent ones are
-    read as they are, and so are numbers beyond 1 in a float array or file: loudness means nothing to the features.
-    A file that is damaged in its middle is read up to there, with a warning.
+    Any length above zero is accepted, even one too short for a word. Clipping, silence and float samples beyond 1 are
+    accepted too, because the features ignore loudness. A file that is damaged in the middle is read up to the damage,
+    with a warning.
 
     Args:
-        audio: a path or the bytes of a file (WAV, FLAC, Ogg, Opus, MP3, AIFF and what else libsndfile knows), or
-            an array of floats from -1 to 1 or of integers that fill their type, `(samples,)` or `(samples, channels)`.
-        sample_rate: of an array; files say theirs.
-        max_seconds: the longest that is read at once; `audio_blocks` has no such limit.
+        audio: a path or the bytes of a file (WAV, FLAC, Ogg, Opus, MP3, AIFF or another format of libsndfile), or
+            an array `(samples,)` or `(samples, channels)` of floats from -1 to 1 or of full-range integers.
+        sample_rate: the rate of an array. Files state their own.
+        max_seconds: the longest recording to accept. `audio_blocks` has no such limit.
 
     Returns:
         `(samples,)`, float32.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no recording, has no samples, NaN or infinite ones, more than `max_seconds`, or a rate below
-            `LOWEST_RATE` or above `HIGHEST_RATE`; the message names it.
+        FileNotFoundError: the file does not exist.
+        ValueError: the input is not a recording, has no samples, has NaN or infinite samples, lasts more than
+            `max_seconds`, or has a rate below `LOWEST_RATE` or above `HIGHEST_RATE`. The message names the file.
     """
     blocks, seconds = [], 0.0
     for block in audio_blocks(audio, sample_rate):
@@ -73,14 +73,14 @@ def read_audio(audio: Audio, sample_rate: float | None = None, max_seconds: floa
 
 
 def audio_blocks(audio: Audio, sample_rate: float | None = None, block_seconds: float = 30.0) -> Iterator[np.ndarray]:
-    """Reads a recording as `read_audio` does, in blocks of about `block_seconds`: in bounded memory, however long.
+    """Read a recording of any length as `read_audio` does, in blocks of about `block_seconds` and bounded memory.
 
-    What is wrong with the file or the rate is said at once, what is wrong with samples when their block is due.
+    Errors in the file or the rate are raised at once, errors in samples when their block is read.
     """
     name = _name(audio)
     if isinstance(audio, (str, os.PathLike, bytes, bytearray, memoryview)):
         if sample_rate is not None:
-            raise ValueError(f"`sample_rate` is for arrays; {name} says its own. Received: sample_rate={sample_rate}")
+            raise ValueError(f"`sample_rate` is for arrays; {name} states its own. Received: sample_rate={sample_rate}")
         file = _open(audio, name)
         rate, pieces = file.samplerate, _decode(file, name)
     else:
@@ -91,7 +91,7 @@ def audio_blocks(audio: Audio, sample_rate: float | None = None, block_seconds: 
 
 
 def audio_seconds(path: str | os.PathLike) -> float:
-    """How long a file lasts, all of it decoded, in bounded memory: it raises where `read_audio` would."""
+    """Decode a whole file in bounded memory and return its duration. Raises where `read_audio` would."""
     name = _name(path)
     with _open(path, name) as file:
         rate = _check_rate(file.samplerate, name)
@@ -100,7 +100,7 @@ def audio_seconds(path: str | os.PathLike) -> float:
 
 
 def header_seconds(path: str | os.PathLike) -> float:
-    """How long a file says it lasts, none of it decoded."""
+    """Return the duration that a file's header states, without decoding."""
     with _open(path, _name(path)) as file:
         return file.frames / file.samplerate
 
@@ -116,7 +116,7 @@ def _open(audio: str | os.PathLike | bytes, name: str) -> soundfile.SoundFile:
     size = _file_size(audio) if isinstance(audio, (str, os.PathLike)) else len(audio)
     if not size:
         raise ValueError(f"{name} is empty: it has no bytes")
-    # By its descriptor: the contents tell the format, not the ending of the name.
+    # Opened by descriptor, so that libsndfile detects the format from the contents, not from the file name.
     source: Any
     if isinstance(audio, (str, os.PathLike)):
         source = os.fdopen(os.open(audio, _OPEN_FLAGS), "rb")
@@ -126,23 +126,23 @@ def _open(audio: str | os.PathLike | bytes, name: str) -> soundfile.SoundFile:
         return _SoundFile(source)
     except soundfile.LibsndfileError as error:
         source.close()
-        message = f"{name} is not a recording, one of an unknown format, or damaged ({error.error_string})"
+        message = f"{name} is not a recording, has an unknown format, or is damaged ({error.error_string})"
         raise ValueError(message) from error
 
 
 def _file_size(path: str | os.PathLike) -> int:
     if _URL.match(str(path)):
-        raise ValueError(f"URLs are not read; download the recording and pass its path or bytes. Received: {path}")
+        raise ValueError(f"URLs are not supported; download the recording and pass its path or bytes. Received: {path}")
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"There is no audio file {path}")
+        raise FileNotFoundError(f"Audio file not found: {path}")
     if not path.is_file():
         raise ValueError(f"{path} is a folder or a device, not an audio file")
     return path.stat().st_size
 
 
 def _decode(file: soundfile.SoundFile, name: str) -> Iterator[np.ndarray]:
-    """Pieces of one channel; those before damage, if there are any."""
+    """Yield mono pieces. Stops at damage with a warning, or raises if nothing precedes the damage."""
     count = 0
     with file:
         while True:
@@ -150,9 +150,9 @@ def _decode(file: soundfile.SoundFile, name: str) -> Iterator[np.ndarray]:
                 piece = file.read(_PIECE, dtype="float32", always_2d=True)
             except soundfile.LibsndfileError as error:
                 if not count:
-                    raise ValueError(f"{name} is damaged: none of it can be decoded") from error
+                    raise ValueError(f"{name} is damaged: nothing can be decoded") from error
                 at = count / file.samplerate
-                warnings.warn(f"{name} is damaged after {at:.2f} s; what comes before is used.", stacklevel=2)
+                warnings.warn(f"{name} is damaged after {at:.2f} s; the audio before that is used.", stacklevel=2)
                 return
             if not len(piece):
                 return
@@ -177,7 +177,7 @@ def _cut(array: np.ndarray) -> Iterator[np.ndarray]:
             piece = piece / np.float32(128) - 1
         elif array.dtype.kind == "i":
             piece = piece / np.float32(-float(np.iinfo(array.dtype).min))
-        with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is looked for later
+        with np.errstate(over="ignore"):  # overflow becomes infinite, which `_check_samples` rejects
             yield piece.mean(axis=1).astype(np.float32)
 
 

@@ -1,6 +1,6 @@
-"""Training hears each recording a little different every time: faster, louder, in noise, in another room.
+"""Audio augmentation for training: random speed, reverberation, noise and volume.
 
-All are pure functions of their arguments and of an explicit generator of random numbers.
+All functions are pure: randomness comes from an explicit generator.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ import soxr
 
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 
-# The finest step of a speed, so that the resampler deals with whole numbers.
+# Speeds are rounded to 1/100, so that the resampler works with integers.
 _SPEED_STEPS = 100
 _TINY_POWER = 1e-12
 
 
 @dataclass(frozen=True)
 class AudioAugmentation:
-    """What happens to waveforms, and how often: each kind has its probability, and a range it is drawn from."""
+    """Waveform augmentations. Each has a probability and a range from which its strength is drawn."""
 
     speed_probability: float = 1.0
     speeds: tuple[float, ...] = (0.85, 0.93, 1.0, 1.07, 1.15)
@@ -35,12 +35,12 @@ class AudioAugmentation:
                 raise ValueError(f"`{name}` must be between 0 and 1. Received: {name}={getattr(self, name)}")
         for name in ("reverberation_seconds", "noise_decibels", "volume_decibels"):
             if not getattr(self, name)[0] <= getattr(self, name)[1]:
-                raise ValueError(f"`{name}` must be a range, the lower end first. Received: {getattr(self, name)}")
+                raise ValueError(f"`{name}` must be a range with the lower end first. Received: {getattr(self, name)}")
         if not self.speeds or min(self.speeds) <= 0:
             raise ValueError(f"`speeds` must be one or more factors above 0. Received: speeds={self.speeds}")
 
     def __call__(self, waveform: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """The waveform `(samples,)` as it is heard this time; its length changes with the speed."""
+        """Return a random variation of the waveform `(samples,)`. Its length changes with the speed."""
         if random.random() < self.speed_probability:
             waveform = change_speed(waveform, float(random.choice(self.speeds)))
         if random.random() < self.reverberation_probability:
@@ -54,12 +54,12 @@ class AudioAugmentation:
 
 @dataclass(frozen=True)
 class SpecAugment:
-    """Hides some bands and some stretches of normalized features by zeros, their mean (Park et al. 2019, section 2)."""
+    """Masks frequency bands and time spans of normalized features with zeros (Park et al. 2019, section 2)."""
 
-    # How many bands, and the most filters of each: the width is drawn from 0 to that.
+    # The number of bands and their maximum width in filters. The width is drawn from 0 to the maximum.
     frequency_masks: int = 2
     max_mels: int = 12
-    # How many stretches, and the most frames of each, which are also no more than this part of the utterance.
+    # The number of time spans, and their maximum width in frames and as a fraction of the utterance.
     time_masks: int = 2
     max_frames: int = 30
     max_time_fraction: float = 0.1
@@ -74,7 +74,7 @@ class SpecAugment:
             )
 
     def __call__(self, features: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Features `(time, mels)`, without padding, with parts of them hidden."""
+        """Mask features `(time, mels)` without padding."""
         features = features.copy()
         length, mels = features.shape
         for _ in range(self.frequency_masks):
@@ -85,7 +85,7 @@ class SpecAugment:
 
 
 def change_speed(waveform: np.ndarray, factor: float) -> np.ndarray:
-    """Plays a recording faster (`factor` above 1) or slower by resampling, which moves the pitch along with it."""
+    """Play a recording faster (`factor` above 1) or slower by resampling, which also shifts the pitch."""
     steps = round(factor * _SPEED_STEPS)
     if steps < 1:
         raise ValueError(f"`factor` must be at least {1 / _SPEED_STEPS}. Received: factor={factor}")
@@ -93,29 +93,29 @@ def change_speed(waveform: np.ndarray, factor: float) -> np.ndarray:
 
 
 def change_volume(waveform: np.ndarray, random: np.random.Generator, decibels: tuple[float, float]) -> np.ndarray:
-    """Louder or softer by a number of decibels from a range; what goes beyond 1 is clipped, as a microphone does."""
+    """Change the volume by a random number of decibels. Samples beyond 1 are clipped, as a microphone does."""
     return np.clip(waveform * np.float32(10 ** (random.uniform(*decibels) / 20)), -1, 1)
 
 
 def add_noise(waveform: np.ndarray, random: np.random.Generator, decibels: tuple[float, float]) -> np.ndarray:
-    """Adds steady noise of a random colour, between white and brown.
+    """Add stationary noise of a random color between white and brown.
 
     Args:
-        decibels: the range of the ratio of the recording's power to that of the noise.
+        decibels: the range of the signal-to-noise ratio.
     """
-    noise = coloured_noise(len(waveform), random.uniform(0.0, 2.0), random)
+    noise = colored_noise(len(waveform), random.uniform(0.0, 2.0), random)
     ratio = 10 ** (random.uniform(*decibels) / 10)
     power = max(float(np.mean(np.square(waveform))), _TINY_POWER)
     return waveform + noise * np.float32(np.sqrt(power / ratio))
 
 
 def reverberate(waveform: np.ndarray, random: np.random.Generator, seconds: tuple[float, float]) -> np.ndarray:
-    """The recording as it sounds in a room, of the same length and not delayed.
+    """Add room reverberation. The result has the same length and no delay.
 
-    The room's impulse response is the direct sound, and after it noise that decays exponentially.
+    The room's impulse response is the direct sound followed by noise that decays exponentially.
 
     Args:
-        seconds: the range of the time in which the echo falls by 60 decibels.
+        seconds: the range of the time in which the echo decays by 60 decibels.
     """
     impulse = room_impulse(random, random.uniform(*seconds), echo=random.uniform(0.1, 0.5))
     size = 2 ** (len(waveform) + len(impulse) - 1).bit_length()
@@ -124,7 +124,9 @@ def reverberate(waveform: np.ndarray, random: np.random.Generator, seconds: tupl
 
 
 def room_impulse(random: np.random.Generator, seconds: float, echo: float) -> np.ndarray:
-    """Direct sound of amplitude 1, then, after 2 to 10 ms, an echo of `echo` times its energy, `(samples,)`."""
+    """Return an impulse response `(samples,)`: direct sound of amplitude 1, then an echo of `echo` times its energy
+    that starts after 2 to 10 ms.
+    """
     time = np.arange(max(round(seconds * SAMPLE_RATE), 1)) / SAMPLE_RATE
     tail = random.normal(size=len(time)) * 10 ** (-3 * time / seconds)
     tail[time < random.uniform(0.002, 0.010)] = 0
@@ -139,9 +141,9 @@ def _stretch(random: np.random.Generator, size: int, widest: int) -> slice:
     return slice(start, start + width)
 
 
-def coloured_noise(size: int, slope: float, random: np.random.Generator) -> np.ndarray:
-    """Noise of unit power that falls as 1 / frequency^slope above 50 Hz."""
-    fast_size = 2 ** max(size - 1, 1).bit_length()  # a power of 2, for the transform
+def colored_noise(size: int, slope: float, random: np.random.Generator) -> np.ndarray:
+    """Return noise of unit power whose spectrum falls as 1 / frequency^slope above 50 Hz."""
+    fast_size = 2 ** max(size - 1, 1).bit_length()  # a power of 2 for a fast FFT
     spectrum = np.fft.rfft(random.standard_normal(fast_size, np.float32))
     frequencies = np.fft.rfftfreq(fast_size, 1 / SAMPLE_RATE)
     noise = np.fft.irfft(spectrum * np.maximum(frequencies, 50) ** (-slope / 2), fast_size)[:size]

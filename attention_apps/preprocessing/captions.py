@@ -1,11 +1,12 @@
-"""Captions to words and back, as graph code of core TensorFlow ops.
+"""Split captions into words and join them again, in graph code of core TensorFlow ops.
 
-Lower case, without punctuation; hyphens and apostrophes stay inside words, and contractions are words of their own:
+Text becomes lowercase and loses its punctuation. Hyphens and apostrophes inside words stay. Contractions become
+separate words:
 
     A man's T-shirt (red) doesn't fit.
     a man 's t-shirt red does n't fit
 
-For languages that put spaces between words.
+This suits languages that put spaces between words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,13 +16,13 @@ import tensorflow as tf
 from attention_apps.preprocessing.text import detokenize as join_tokens
 from attention_apps.preprocessing.text import normalize
 
-# A character that no normalized text holds stands for the apostrophe of a contraction.
+# Stands for the apostrophe of a contraction. No normalized text contains this character.
 _KEPT = "\x01"
 _CLITICS = "s|m|d|re|ve|ll"
 
 
 def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
-    """The words of each caption, `(batch, None)`.
+    """Return the words of each caption, `(batch, None)`.
 
     Args:
         strings: a tensor `(batch,)`, or a list.
@@ -36,7 +37,7 @@ def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
 
 
 def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) -> tf.Tensor:
-    """The words of each caption with spaces between them, contractions joined: `(batch,)`.
+    """Join the words of each caption with spaces, and contractions without: `(batch,)`.
 
     Args:
         tokens: `(batch, None)`, ragged, or padded with empty strings.

@@ -1,4 +1,4 @@
-"""Transcripts to letters and back; the space between words is a letter too."""
+"""Split transcripts into characters and join them again. The space between words is a character too."""
 
 import re
 import unicodedata
@@ -11,11 +11,12 @@ _QUOTES = str.maketrans("\u2018\u2019\u02bc\u201c\u201d", "'''\"\"")
 
 
 def normalize(text: str, case: Case = "upper", punctuation: bool = False) -> str:
-    """A transcript on one line, with single spaces, in one case.
+    """Normalize a transcript to one line with single spaces.
 
     Args:
-        case: `"upper"`, `"lower"`, or `"keep"` for what it is.
-        punctuation: whether it stays; apostrophes within words always do, and hyphens become spaces where it does not.
+        case: `"upper"`, `"lower"`, or `"keep"` to leave it unchanged.
+        punctuation: whether to keep punctuation. Otherwise hyphens become spaces and the rest is removed. Apostrophes
+            within words always stay.
     """
     if case not in get_args(Case):
         raise ValueError(f"`case` must be one of {', '.join(get_args(Case))}. Received: case={case!r}")
@@ -28,10 +29,10 @@ def normalize(text: str, case: Case = "upper", punctuation: bool = False) -> str
 
 
 def tokenize(text: str) -> list[str]:
-    """The letters of a transcript."""
+    """Return the characters of a transcript."""
     return list(text)
 
 
 def detokenize(tokens: Iterable[str]) -> str:
-    """The transcript of some letters, spaces at its ends left out and doubled ones made one."""
+    """Join characters into a transcript with single spaces and none at the ends."""
     return " ".join("".join(tokens).split())

@@ -1,24 +1,24 @@
-"""How a JPEG or PNG photo is to be turned, read from its EXIF data in TensorFlow graph code."""
+"""Read the EXIF orientation of a JPEG or PNG photo, and rotate the photo, in TensorFlow graph code."""
 
 import tensorflow as tf
 
-_HEADER_BYTES = 2**18  # EXIF comes before the pixels, and has at most 64 KiB
+_HEADER_BYTES = 2**18  # EXIF precedes the pixels and has at most 64 KiB
 _MAX_SEGMENTS = 64
 _MAX_ENTRIES = 512
 _ORIENTATION_TAG = 0x0112
 
 
 def exif_orientation(contents: tf.Tensor) -> tf.Tensor:
-    """The orientation tag of a JPEG's or PNG's bytes, 1 to 8; 1 (upright) where there is none."""
+    """Return the orientation tag of a JPEG or PNG file, 1 to 8. Without a tag it is 1 (upright)."""
     data = tf.io.decode_raw(tf.strings.substr(contents, 0, _HEADER_BYTES), tf.uint8)
-    data = tf.cast(tf.pad(data, [[0, 1]]), tf.int64)  # what is read past the end is zero
+    data = tf.cast(tf.pad(data, [[0, 1]]), tf.int64)  # reading past the end gives zero
     is_png = _number(data, 0, 4) == _code("\x89PNG")
     block = tf.cond(is_png, lambda: _find_in_png(data), lambda: _find_in_jpeg(data))
     return tf.cond(block > 0, lambda: _tiff_orientation(data, block), lambda: tf.constant(1, tf.int64))
 
 
 def turn_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Turns and mirrors an image `(height, width, channels)` as its EXIF orientation asks for."""
+    """Rotate and mirror an image `(height, width, channels)` according to its EXIF orientation."""
 
     def apply_if(orientations, change, image):
         return tf.cond(tf.reduce_any(orientation == orientations), lambda: change(image), lambda: image)
@@ -29,7 +29,7 @@ def turn_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 
 
 def _find_in_jpeg(data: tf.Tensor) -> tf.Tensor:
-    """Where the TIFF block inside the EXIF segment begins, or 0."""
+    """Return the start of the TIFF block inside the EXIF segment, or 0."""
 
     def is_exif(position):
         return (_number(data, position, 2) == 0xFFE1) & (_number(data, position + 4, 4) == _code("Exif"))
@@ -46,7 +46,7 @@ def _find_in_jpeg(data: tf.Tensor) -> tf.Tensor:
 
 
 def _find_in_png(data: tf.Tensor) -> tf.Tensor:
-    """Where the TIFF block inside the eXIf chunk before the pixels begins, or 0."""
+    """Return the start of the TIFF block inside the eXIf chunk that precedes the pixels, or 0."""
 
     def is_other_chunk(position):
         kind = _number(data, position + 4, 4)
@@ -76,7 +76,7 @@ def _tiff_orientation(data: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
 
 
 def _number(data: tf.Tensor, position, width: int, little_endian=False) -> tf.Tensor:
-    """The unsigned numbers of `width` bytes at one or more positions."""
+    """Return the unsigned numbers of `width` bytes at one or more positions."""
     index = tf.expand_dims(tf.cast(position, tf.int64), -1) + tf.range(width, dtype=tf.int64)
     digits = tf.gather(data, tf.clip_by_value(index, 0, tf.size(data, tf.int64) - 1))
     powers = [256**power for power in range(width)]

@@ -1,7 +1,7 @@
-"""Ids for words that are in the source but not in the vocabulary, so that they can be copied.
+"""Ids for out-of-vocabulary source words, so that a model can copy them.
 
-With a vocabulary of V tokens, id V + s stands for the unknown word at source position s, the first of its kind.
-Graph code of core TensorFlow ops. Tokens are `(batch, length)`, ragged, or padded with empty strings.
+With a vocabulary of V tokens, id V + s stands for the unknown word that first occurs at source position s.
+All functions are graph code of core TensorFlow ops. Tokens are `(batch, length)`, ragged or padded with empty strings.
 
 Reference: See et al. 2017, section 2.2 (the extended vocabulary of each source).
 """
@@ -16,7 +16,7 @@ _ROW_STEP = -7046029254386353131  # 2^64 over the golden ratio, as a signed numb
 
 
 def source_ids(tokens: tf.Tensor | tf.RaggedTensor, vocabulary: Vocabulary) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ids for the encoder, where unknown words are `<unk>`, and ids of the extended vocabulary, for copying.
+    """Return ids for the encoder, where unknown words are `<unk>`, and ids of the extended vocabulary, for copying.
 
     Returns:
         Two int32 tensors `(batch, source)`, padded with 0.
@@ -30,7 +30,7 @@ def source_ids(tokens: tf.Tensor | tf.RaggedTensor, vocabulary: Vocabulary) -> t
 def target_ids(
     target_tokens: tf.Tensor | tf.RaggedTensor, source_tokens: tf.Tensor | tf.RaggedTensor, vocabulary: Vocabulary
 ) -> tf.Tensor:
-    """Ids of the extended vocabulary, int32 `(batch, target)`: an unknown word that the source has not is `<unk>`."""
+    """Return ids of the extended vocabulary, int32 `(batch, target)`. Unknown words not in the source are `<unk>`."""
     target_tokens, source_tokens = _padded(target_tokens), _padded(source_tokens)
     source_length = tf.shape(source_tokens)[1]
     positions = _first_positions(tf.concat([source_tokens, target_tokens], axis=1))[:, source_length:]  # (B, T)
@@ -42,13 +42,13 @@ def target_ids(
 def resolve(
     token_ids: tf.Tensor, source_tokens: tf.Tensor | tf.RaggedTensor, vocabulary: Vocabulary
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ids of the extended vocabulary as tokens; padding, start and end as empty strings.
+    """Convert ids of the extended vocabulary to tokens. Padding, start and end become empty strings.
 
     Args:
         token_ids: `(batch, target)` or `(batch, beams, target)`.
 
     Returns:
-        The tokens, and which of them are copies of unknown words, both shaped like `token_ids`.
+        The tokens, and a mask of those copied from unknown source words, both shaped like `token_ids`.
     """
     size = len(vocabulary)
     spelled = tf.constant(["" if token in SPECIAL_TOKENS[:UNKNOWN] else token for token in vocabulary.tokens])
@@ -66,10 +66,9 @@ def _padded(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
 
 
 def _first_positions(tokens: tf.Tensor) -> tf.Tensor:
-    """Where each row first has the same token, int32 `(batch, length)`.
+    """Return the first position of each token in its row, int32 `(batch, length)`.
 
-    It compares 64-bit fingerprints, each with those seen before: comparing every pair of strings is far
-    slower.
+    Tokens are compared by 64-bit fingerprints in one pass. Comparing every pair of strings is far slower.
     """
     shape = tf.shape(tokens)
     fingerprints = tf.strings.to_hash_bucket_fast(tokens, _LARGEST_FINGERPRINT)

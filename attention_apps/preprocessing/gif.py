@@ -1,7 +1,6 @@
-"""The first frame of a GIF, cut out of the file in TensorFlow graph code.
+"""Extract the first frame of a GIF file in TensorFlow graph code.
 
-TensorFlow decodes all frames of an animation before it gives the first, and a file of a few megabytes can hold
-gigabytes of them.
+TensorFlow decodes all frames of an animation, and a file of a few megabytes can hold gigabytes of frames.
 """
 
 import tensorflow as tf
@@ -9,15 +8,15 @@ import tensorflow as tf
 _IMAGE, _EXTENSION, _TRAILER = 0x2C, 0x21, b"\x3b"
 _HEADER_BYTES = 13
 _DESCRIPTOR_BYTES = 10
-# Of at most 255 bytes each, and read one after the other.
+# Each block has at most 255 bytes. Blocks are read one at a time.
 _MAX_BLOCKS = 20_000
 
 
 def first_frame(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The file with its first frame only, the frame's height and width `(2,)`, and whether there is one."""
+    """Return the file with its first frame only, the frame's height and width `(2,)`, and whether it has a frame."""
     data = tf.io.decode_raw(contents, tf.uint8)
     length = tf.size(data)
-    data = tf.pad(data, [[0, _HEADER_BYTES + _DESCRIPTOR_BYTES]])  # what is read past the end is zero
+    data = tf.pad(data, [[0, _HEADER_BYTES + _DESCRIPTOR_BYTES]])  # reading past the end gives zero
 
     def read(position):
         return tf.cast(data[tf.minimum(position, length)], tf.int32)
@@ -31,12 +30,12 @@ def first_frame(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def _table_bytes(flags):
-    """The bytes of a table of colours, by the flags before it."""
+    """Return the size of a color table in bytes, from the flags before it."""
     return tf.where(flags >= 128, 3 * tf.bitwise.left_shift(2, flags % 8), 0)
 
 
 def _find_frame(read, position, length):
-    """Where what follows the extensions begins, and how many blocks were read."""
+    """Return the position after the extensions, and the number of blocks read."""
 
     def extension_follows(position, count):
         return (read(position) == _EXTENSION) & (position < length) & (count < _MAX_BLOCKS)
@@ -49,7 +48,7 @@ def _find_frame(read, position, length):
 
 
 def _skip_blocks(read, position, length, count):
-    """Where the empty block that ends those from a position on is, and how many blocks were read."""
+    """Return the position of the empty block that ends a list of blocks, and the number of blocks read."""
 
     def block_follows(position, count):
         return (read(position) > 0) & (position < length) & (count < _MAX_BLOCKS)

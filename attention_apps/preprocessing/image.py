@@ -1,4 +1,4 @@
-"""Reads photos from files, bytes, Pillow images and arrays, as RGB pixels."""
+"""Read photos from files, bytes, Pillow images and arrays as RGB pixels."""
 
 import io
 import os
@@ -25,8 +25,8 @@ from attention_apps.preprocessing.jpeg import MAX_SCANS
 MAX_FILE_BYTES = 1 << 30
 _TOO_LARGE = f"too large: it has more than the limit of {MAX_PIXELS:,} pixels"
 _TOO_MANY_SCANS = f"too slow to decode: it has more than the limit of {MAX_SCANS} JPEG scans"
-# EPS is a program that Pillow would have Ghostscript run. The others hold an image of another format, whose size and
-# scans are not known from the header.
+# Pillow runs EPS files as programs, through Ghostscript. The others embed an image of another format, whose size and
+# scans the header does not state.
 _REFUSED_FORMATS = frozenset({"EPS", "BLP", "ICNS", "IPTC", "MIC", "FPX"})
 # The brands of HEIC files; AVIF files, which Pillow reads by itself, have others.
 _HEIF_MAGIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1"))
@@ -35,21 +35,21 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
 
 
 def read_image(image: str | os.PathLike | bytes | PIL.Image.Image | npt.ArrayLike) -> np.ndarray:
-    """Reads a photo as RGB pixels, rotated as its EXIF data says, with transparent parts on white.
+    """Read a photo as RGB pixels, rotated by its EXIF orientation, with transparent parts on white.
 
-    JPEG and PNG files are decoded by the same TensorFlow code as in an exported model, so that both see the same
-    pixels. Pillow decodes every other format.
+    JPEG and PNG files are decoded by the same TensorFlow code as in an exported model, so both see the same pixels.
+    Pillow decodes every other format.
 
     Args:
         image: a path; the bytes of a file; a Pillow image; or an array `(height, width)` or `(height, width,
             1 to 4)` of uint8, uint16, bool, other numbers from 0 to 255, or floats from 0 to 1. Only the first frame
-            of an animation is read. Pillow's mode "I" has 16 bits, or 8 if no number is above 255.
+            of an animation is read. Pillow's mode "I" is read as 16 bits, or as 8 if no value is above 255.
 
     Returns:
         `(height, width, 3)`, uint8.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: not an image, damaged, or above a limit (`MAX_PIXELS`, `MAX_SCANS`, `MAX_FILE_BYTES`). The message
             names the file.
     """
@@ -64,10 +64,10 @@ def read_image(image: str | os.PathLike | bytes | PIL.Image.Image | npt.ArrayLik
 
 def _read_file(path) -> bytes:
     if _URL.match(str(path)):
-        raise ValueError(f"URLs are not read; download the image and pass its path or bytes. Received: {path}")
+        raise ValueError(f"URLs are not supported; download the image and pass its path or bytes. Received: {path}")
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"There is no image file {path}")
+        raise FileNotFoundError(f"Image file not found: {path}")
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not an image file")
     if not path.is_file():  # a device or a pipe may have no end
@@ -91,7 +91,7 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
     try:
         image = PIL.Image.open(io.BytesIO(contents), formats=_pillow_formats())
     except PIL.UnidentifiedImageError as error:
-        raise ValueError(f"{name} is not an image, or one of an unknown format") from error
+        raise ValueError(f"{name} is not an image, or has an unknown format") from error
     except PIL.Image.DecompressionBombError as error:
         raise ValueError(f"{name} is {_TOO_LARGE}") from error
     except Exception as error:  # Pillow's readers raise nearly anything on a damaged file
@@ -118,9 +118,9 @@ def _pillow_formats() -> list[str]:
 def _decode_jpeg_or_png(contents: bytes, name: str) -> np.ndarray:
     try:
         image, status = _decode(tf.constant(contents))
-    except (tf.errors.OpError, UnicodeDecodeError) as error:  # the latter if a message quotes the bytes
+    except (tf.errors.OpError, UnicodeDecodeError) as error:  # UnicodeDecodeError if the error message quotes the bytes
         raise ValueError(f"{name} is {_DAMAGED}") from error
-    if status == ImageStatus.TOO_LARGE:  # its pixels were counted before
+    if status == ImageStatus.TOO_LARGE:  # the pixels were checked before, so it has too many scans
         raise ValueError(f"{name} is {_TOO_MANY_SCANS}")
     return image.numpy()
 
@@ -143,11 +143,11 @@ def _from_pillow(image: PIL.Image.Image, name: str) -> np.ndarray:
 def _pillow_pixels(image: PIL.Image.Image) -> np.ndarray:
     if image.mode == "F":
         return np.asarray(image)
-    if image.mode.startswith("I"):  # 16 bits, in "I" with room to spare, and also for 8
+    if image.mode.startswith("I"):  # "I;16" has 16 bits; "I" holds 8 or 16
         pixels = np.asarray(image)
         is_deep = image.mode != "I" or pixels.max(initial=0) > 255
         return np.clip(pixels, 0, 65535).astype(np.uint16 if is_deep else np.uint8)
-    if image.mode == "La":  # which Pillow converts to "LA" only
+    if image.mode == "La":  # Pillow converts "La" to "LA" only
         image = image.convert("LA")
     return np.asarray(image.convert("RGBA" if image.has_transparency_data else "RGB"))
 

@@ -1,4 +1,4 @@
-"""Training sees each photo a little different every time: another cut, other light, perhaps mirrored."""
+"""Photo augmentation for training: random crops, mirroring and color jitter."""
 
 import re
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ import tensorflow as tf
 from attention_apps.preprocessing.image_graph import resize_image, to_pixels
 
 _SIDE_WORD = re.compile(r"\b(left|right)(most|hand|side|ward)?s?\b", re.IGNORECASE)
-_GREY_WEIGHTS = (0.299, 0.587, 0.114)
+_GRAY_WEIGHTS = (0.299, 0.587, 0.114)
 
 
 def may_flip(captions: Iterable[str]) -> bool:
-    """Whether a photo may be mirrored: none of its captions says left or right."""
+    """Return whether a photo may be mirrored: no caption says left or right."""
     return not any(_SIDE_WORD.search(caption) for caption in captions)
 
 
@@ -25,29 +25,29 @@ def augment_image(
     largest_stretch: float = 1.33,
     jitter: float = 0.4,
 ) -> tf.Tensor:
-    """Cuts, resizes, mirrors and recolours a photo at random, as a pure function of its seed; graph code.
+    """Crop, resize, mirror and recolor a photo at random, as a pure function of its seed, in graph code.
 
     Args:
         image: `(height, width, 3)`, uint8.
         seed: `(2,)` integers; the same seed gives the same result.
         size: side of the square result.
-        may_flip: whether the photo may be mirrored, which happens half of the time.
-        smallest_area: the part of the photo that is kept is drawn from this to 1.
-        largest_stretch: the proportions of what is kept differ from the photo's by up to this factor.
+        may_flip: whether the photo may be mirrored. If so, it is mirrored half of the time.
+        smallest_area: the smallest fraction of the photo to keep. The fraction is drawn from this to 1.
+        largest_stretch: the crop's aspect ratio differs from the photo's by up to this factor.
         jitter: brightness, contrast and saturation change by up to this fraction.
 
     Returns:
         `(size, size, 3)`, uint8.
     """
-    cut_seed, flip_seed, colour_seed = tf.unstack(tf.random.split(seed, 3))
+    cut_seed, flip_seed, color_seed = tf.unstack(tf.random.split(seed, 3))
     image = resize_image(random_cut(image, cut_seed, smallest_area, largest_stretch), size)
     mirrored = (tf.random.stateless_uniform((), flip_seed) < 0.5) & may_flip
     image = tf.cond(mirrored, lambda: tf.reverse(image, [1]), lambda: image)
-    return jitter_colours(image, colour_seed, jitter)
+    return jitter_colors(image, color_seed, jitter)
 
 
 def random_cut(image: tf.Tensor, seed: tf.Tensor, smallest_area: float, largest_stretch: float) -> tf.Tensor:
-    """A rectangle of the image `(height, width, 3)` at random: its area, its proportions, then its place."""
+    """Crop the image `(height, width, 3)` to a rectangle of random area, aspect ratio and position."""
     area, stretch, top, left = tf.unstack(tf.random.stateless_uniform((4,), seed))
     area = smallest_area + (1.0 - smallest_area) * area
     stretch = largest_stretch ** (2.0 * stretch - 1.0)
@@ -60,12 +60,12 @@ def random_cut(image: tf.Tensor, seed: tf.Tensor, smallest_area: float, largest_
     return image[top : top + height, left : left + width]
 
 
-def jitter_colours(image: tf.Tensor, seed: tf.Tensor, jitter: float) -> tf.Tensor:
-    """Changes brightness, contrast and saturation, each by a factor of 1 ± `jitter`; `(height, width, 3)`."""
+def jitter_colors(image: tf.Tensor, seed: tf.Tensor, jitter: float) -> tf.Tensor:
+    """Change brightness, contrast and saturation of `(height, width, 3)` by a factor of 1 ± `jitter` each."""
     factors = tf.random.stateless_uniform((3,), seed, 1.0 - jitter, 1.0 + jitter)
     brightness, contrast, saturation = tf.unstack(factors)
     image = tf.cast(image, tf.float32) * brightness
-    grey = tf.reduce_sum(image * _GREY_WEIGHTS, axis=-1, keepdims=True)
-    image = grey + (image - grey) * saturation
-    mean = tf.reduce_mean(grey)
+    gray = tf.reduce_sum(image * _GRAY_WEIGHTS, axis=-1, keepdims=True)
+    image = gray + (image - gray) * saturation
+    mean = tf.reduce_mean(gray)
     return to_pixels(mean + (image - mean) * contrast)

@@ -1,17 +1,17 @@
-"""From a photo's bytes to model-sized pixels in TensorFlow graph code, for the application and its export."""
+"""Decode photos and resize them for a model in TensorFlow graph code, in the application and in its export."""
 
 import enum
 
 import tensorflow as tf
 
-from attention_apps.preprocessing.bmp import bmp_sides, decode_true_colour, is_true_colour
-from attention_apps.preprocessing.each_row import each_row
+from attention_apps.preprocessing.bmp import bmp_sides, decode_true_color, is_true_color
 from attention_apps.preprocessing.exif import exif_orientation, turn_upright
 from attention_apps.preprocessing.gif import first_frame
 from attention_apps.preprocessing.jpeg import has_too_many_scans
+from attention_apps.preprocessing.map_rows_ignoring_errors import map_rows_ignoring_errors
 
-# Enough for photos of 64 megapixels, the most that common phones and full-frame cameras make. Decoding takes up to 13
-# bytes a pixel, see docs/security.md.
+# Enough for photos of 64 megapixels, the most that common phones and full-frame cameras take. Decoding needs up to 13
+# bytes per pixel, see docs/security.md.
 MAX_PIXELS = 80_000_000
 FITS = ("squash", "crop")
 _JPEG_MAGIC = b"\xff\xd8\xff"
@@ -22,21 +22,21 @@ _JPEG, _PNG, _GIF, _BMP, _OTHER = range(5)
 
 
 class ImageStatus(enum.IntEnum):
-    """What became of an image in `decode_in_graph`."""
+    """The result of decoding an image in `decode_in_graph`."""
 
     DECODED = 0
     BROKEN = 1  # empty, truncated or damaged
-    UNSUPPORTED = 2  # neither JPEG, PNG, GIF nor BMP of 24 or 32 bits
-    TOO_LARGE = 3  # more than MAX_PIXELS, or a JPEG of more than MAX_SCANS scans
+    UNSUPPORTED = 2  # not JPEG, PNG, GIF or BMP of 24 or 32 bits
+    TOO_LARGE = 3  # more than MAX_PIXELS, or a JPEG with more than MAX_SCANS scans
 
 
 def is_jpeg_or_png(contents: bytes) -> bool:
-    """Whether bytes begin as those of a JPEG or PNG file do."""
+    """Return whether bytes begin like a JPEG or PNG file."""
     return contents.startswith((_JPEG_MAGIC, _PNG_MAGIC))
 
 
 def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes and resizes a batch of files, see `decode_image`; one that cannot be decoded does not fail the others.
+    """Decode and resize a batch of files with `decode_image`. A file that cannot be decoded does not fail the others.
 
     Args:
         image_bytes: the files' bytes, a string tensor `(batch,)`.
@@ -44,7 +44,7 @@ def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> t
         fit: see `resize_image`.
 
     Returns:
-        Images `(batch, size, size, 3)`, uint8, black where there is none; an `ImageStatus` `(batch,)`, int32.
+        Images `(batch, size, size, 3)`, uint8, black if not decoded, and an `ImageStatus` `(batch,)`, int32.
     """
 
     def decode(contents):
@@ -52,15 +52,17 @@ def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> t
         return resize_image(image, size, fit), status
 
     black = tf.zeros((size, size, 3), tf.uint8)
-    return each_row(decode, image_bytes, (black, tf.constant(ImageStatus.BROKEN, tf.int32)))
+    return map_rows_ignoring_errors(decode, image_bytes, (black, tf.constant(ImageStatus.BROKEN, tf.int32)))
 
 
 def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes one image file: JPEG and PNG upright, with transparent parts on white; the first frame of a GIF, as large
-    as that frame is, and BMP of 24 or 32 bits, both without transparency.
+    """Decode one image file.
+
+    JPEG and PNG are rotated upright, and transparent parts become white. Of a GIF, the first frame is decoded in its
+    own size. BMP needs 24 or 32 bits. GIF and BMP are read without transparency.
 
     Returns:
-        The image `(height, width, 3)`, uint8, and its `ImageStatus`; a black pixel if that is not `DECODED`.
+        The image `(height, width, 3)`, uint8, and its `ImageStatus`. The image is one black pixel if not `DECODED`.
 
     Raises:
         tf.errors.InvalidArgumentError: the file is broken.
@@ -85,12 +87,12 @@ def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def resize_image(image: tf.Tensor, size: int, fit: str = "squash") -> tf.Tensor:
-    """Resizes an image `(height, width, 3)` to a square, uint8, with antialiasing.
+    """Resize an image `(height, width, 3)` to a square, uint8, with antialiasing.
 
     Args:
-        image: pixels of 0 to 255.
+        image: pixels from 0 to 255.
         size: side of the result.
-        fit: `"squash"` keeps the whole photo and changes its proportions; `"crop"` keeps its central square.
+        fit: `"squash"` keeps the whole photo and changes its aspect ratio; `"crop"` keeps its central square.
     """
     if fit not in FITS:
         raise ValueError(f"`fit` must be one of {list(FITS)}. Received: fit={fit!r}")
@@ -103,21 +105,21 @@ def resize_image(image: tf.Tensor, size: int, fit: str = "squash") -> tf.Tensor:
 
 
 def to_pixels(image: tf.Tensor) -> tf.Tensor:
-    """Numbers of about 0 to 255 as uint8."""
+    """Round and clip numbers to uint8."""
     return tf.cast(tf.clip_by_value(tf.round(image), 0.0, 255.0), tf.uint8)
 
 
 def to_rgb(image: tf.Tensor) -> tf.Tensor:
-    """Grey, grey with alpha, RGB or RGBA `(height, width, 1 to 4)`, uint8, as RGB on white."""
+    """Convert gray, gray with alpha, RGB or RGBA `(height, width, 1 to 4)`, uint8, to RGB on white."""
     channels = tf.shape(image)[-1]
     has_alpha = channels % 2 == 0
-    colours = tf.where(channels <= 2, 1, 3)
-    rgb = tf.repeat(image[..., :colours], 3 // colours, axis=-1)
-    return tf.cond(has_alpha, lambda: _on_white(rgb, image[..., colours:]), lambda: rgb)
+    colors = tf.where(channels <= 2, 1, 3)
+    rgb = tf.repeat(image[..., :colors], 3 // colors, axis=-1)
+    return tf.cond(has_alpha, lambda: _on_white(rgb, image[..., colors:]), lambda: rgb)
 
 
 def _on_white(rgb: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
-    rgb, alpha = tf.cast(rgb, tf.uint16), tf.cast(alpha, tf.uint16)  # 255 times 255 and the rounding fit
+    rgb, alpha = tf.cast(rgb, tf.uint16), tf.cast(alpha, tf.uint16)  # holds 255 * 255 plus rounding
     return tf.cast((rgb * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
 
 
@@ -132,11 +134,11 @@ def _decode(contents: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
     image = tf.switch_case(
         kind,
         {
-            # The same pixels, bit for bit, as libjpeg-turbo gives elsewhere (Pillow, OpenCV).
+            # Bit-identical to libjpeg-turbo in Pillow and OpenCV.
             _JPEG: lambda: tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE"),
             _PNG: lambda: _decode_png(contents),
             _GIF: lambda: tf.io.decode_gif(contents)[0],
-            _BMP: lambda: decode_true_colour(contents),
+            _BMP: lambda: decode_true_color(contents),
         },
     )
     has_exif = (kind == _JPEG) | (kind == _PNG)
@@ -144,9 +146,10 @@ def _decode(contents: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
 
 
 def _decode_png(contents: tf.Tensor) -> tf.Tensor:
-    """With `channels=3` TensorFlow would show the colours that lie hidden under full transparency.
+    """Decode a PNG to RGB on white.
 
-    With 4 it gives an image without alpha the largest number of the file's bit depth as alpha: at 4 bits, 15.
+    With `channels=3` TensorFlow would show colors hidden by full transparency. With 4 channels, the alpha of an image
+    without transparency is the largest number of the file's bit depth: 15 at 4 bits.
     """
     image = tf.io.decode_png(contents, channels=4)
     depth = tf.io.decode_raw(tf.strings.substr(contents, 24, 1), tf.uint8)
@@ -171,7 +174,7 @@ def _check_gif(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _bmp_status(contents: tf.Tensor) -> tf.Tensor:
-    return tf.where(is_true_colour(contents), _size_status(bmp_sides(contents)), ImageStatus.UNSUPPORTED)
+    return tf.where(is_true_color(contents), _size_status(bmp_sides(contents)), ImageStatus.UNSUPPORTED)
 
 
 def _other_status(contents: tf.Tensor) -> tf.Tensor:

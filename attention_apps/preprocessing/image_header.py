@@ -1,4 +1,4 @@
-"""The size of an image as its header states it, without decoding and without importing an imaging library."""
+"""Read the size of an image from its header, without decoding and without importing an imaging library."""
 
 import re
 import struct
@@ -11,10 +11,10 @@ _MAX_ICONS = 256
 
 
 def image_cost(data: bytes) -> int:
-    """The number of pixels that decoding a file takes, from its header; 0 if that is unknown.
+    """Return the number of pixels to decode for a file, from its header, or 0 if unknown.
 
-    Knows JPEG, PNG, GIF (the first frame, or the screen if that is larger), BMP, WebP and ICO (the largest icon).
-    A damaged or truncated header gives 0 or the number that it states; this never raises.
+    Supports JPEG, PNG, GIF (the first frame, or the screen if larger), BMP, WebP and ICO (the largest icon). Never
+    raises: a damaged or truncated header gives 0 or the number that it states.
 
     Example:
 
@@ -69,11 +69,11 @@ def _table_bytes(flags: int) -> int:
 
 
 def _bmp(data: bytes, start: int = 14) -> int:
-    if struct.unpack_from("<I", data, start)[0] == 12:  # the oldest kind
+    if struct.unpack_from("<I", data, start)[0] == 12:  # the oldest header version
         width, height = struct.unpack_from("<HH", data, start + 4)
     else:
         width, height = struct.unpack_from("<ii", data, start + 4)
-    return abs(width * height)  # a negative height means that the rows go down
+    return abs(width * height)  # a negative height means that the top row comes first
 
 
 def _webp(data: bytes) -> int:
@@ -91,7 +91,7 @@ def _webp(data: bytes) -> int:
 
 
 def _ico(data: bytes) -> int:
-    """The directory of icons may lie; what counts is the image that each entry points to."""
+    """Read the size from the image that each entry points to, because the directory of icons may be wrong."""
     count = min(struct.unpack_from("<H", data, 4)[0], _MAX_ICONS)
     sizes = [0]
     for entry in range(count):

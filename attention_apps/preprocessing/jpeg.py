@@ -1,30 +1,30 @@
-"""The number of scans of a JPEG, counted in TensorFlow graph code before anything is decoded.
+"""Count the scans of a JPEG in TensorFlow graph code before it is decoded.
 
-Every scan of a progressive JPEG goes over the whole image. An empty scan takes ten bytes of the file, so that a small
-file can keep libjpeg busy for minutes.
+Every scan of a progressive JPEG covers the whole image, and an empty scan takes ten bytes. A small file can therefore
+keep libjpeg busy for minutes.
 """
 
 import tensorflow as tf
 
-# Encoders write about ten. libtiff has the same limit for the JPEGs in its files.
+# Encoders write about ten scans. libtiff has the same limit for JPEGs embedded in its files.
 MAX_SCANS = 100
-# Segments that are looked at one after the other; photos have about 20.
+# Segments are read one at a time. Photos have about 20.
 _MAX_SEGMENTS = 4000
 _FIRST_SEGMENT, _FIRST_RESTART, _START_OF_IMAGE, _END_OF_IMAGE, _START_OF_SCAN = 0xC0, 0xD0, 0xD8, 0xD9, 0xDA
 
 
 def has_too_many_scans(contents: tf.Tensor) -> tf.Tensor:
-    """Whether the bytes of a JPEG have more than `MAX_SCANS` scans, or far too many segments."""
+    """Return whether a JPEG file has more than `MAX_SCANS` scans, or far too many segments."""
     data = tf.io.decode_raw(contents, tf.uint8)
-    data = tf.pad(data, [[0, 4]])  # what is read past the end is zero
+    data = tf.pad(data, [[0, 4]])  # reading past the end gives zero
     follows_ff = data[:-1] == 0xFF
-    # An upper bound, and enough for nearly all files. Thumbnails and videos inside the file count as well.
+    # This upper bound suffices for nearly all files. It includes embedded thumbnails and videos.
     upper_bound = tf.math.count_nonzero(follows_ff & (data[1:] == _START_OF_SCAN), dtype=tf.int32)
     return tf.cond(upper_bound > MAX_SCANS, lambda: _walk(data, follows_ff), lambda: tf.constant(False))
 
 
 def _walk(data: tf.Tensor, follows_ff: tf.Tensor) -> tf.Tensor:
-    """Goes from marker to marker up to the end of the image, as libjpeg does."""
+    """Walk from marker to marker up to the end of the image, as libjpeg does, and count the scans."""
     codes = data[1:]
     is_restart = (codes >= _FIRST_RESTART) & (codes < _START_OF_IMAGE)
     markers = tf.where(follows_ff & (codes != 0) & (codes != 0xFF) & ~is_restart)[:, 0]

@@ -1,4 +1,4 @@
-"""Log-mel features of waveforms, as graph code: the same in training and in an exported model."""
+"""Log-mel features in graph code, the same in training and in an exported model."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 import numpy as np
 import tensorflow as tf
 
-# A feature that hardly changes over an utterance is not blown up to unit variance.
+# Keeps a nearly constant feature from being scaled up to unit variance.
 _LEAST_VARIANCE = 1e-2
 _SILENCE = 1e-10
 
@@ -16,19 +16,19 @@ Lengths = TypeVar("Lengths", int, np.ndarray, tf.Tensor)
 
 @dataclass(frozen=True)
 class LogMelOptions:
-    """How a waveform becomes features."""
+    """Options of `log_mel`."""
 
     sample_rate: int = 16_000
     num_mels: int = 64
-    # Seconds of a frame, and from one frame to the next.
+    # The length of a frame and the step between frames, in seconds.
     window: float = 0.025
     hop: float = 0.010
-    # The band that the filters share, in Hz, and the scale on which they are equally wide: HTK's formula, or
+    # The frequency range of the filters in Hz, and the scale on which they are equally wide: HTK's formula, or
     # Slaney's, which is linear below 1 kHz.
     lowest_frequency: float = 20.0
     highest_frequency: float = 8_000.0
     mel_scale: Literal["htk", "slaney"] = "htk"
-    # Power that is this many decibels below the loudest of the utterance counts as silence.
+    # Power this many decibels below the loudest of the utterance counts as silence.
     dynamic_range: float = 80.0
 
     def __post_init__(self) -> None:
@@ -43,44 +43,44 @@ class LogMelOptions:
             )
         if not 0 <= self.lowest_frequency < self.highest_frequency <= self.sample_rate / 2:
             band = (self.lowest_frequency, self.highest_frequency)
-            raise ValueError(f"The frequencies must rise from 0 to half of the sample rate. Received: {band}")
+            raise ValueError(f"The frequencies must increase from 0 to half the sample rate. Received: {band}")
         if self.num_mels < 1 or not mel_filters(self).any(axis=0).all():
             raise ValueError(
-                f"`num_mels` must be at least 1, and so few that each filter has a frequency of the "
+                f"`num_mels` must be at least 1, and small enough that every filter covers a frequency of the "
                 f"{self.window} s window. Received: num_mels={self.num_mels}"
             )
 
     @property
     def window_size(self) -> int:
-        """Samples of a frame."""
+        """The number of samples in a frame."""
         return round(self.window * self.sample_rate)
 
     @property
     def hop_size(self) -> int:
-        """Samples from one frame to the next."""
+        """The number of samples from one frame to the next."""
         return round(self.hop * self.sample_rate)
 
     @property
     def fft_size(self) -> int:
-        """The power of 2 that holds a frame."""
+        """The smallest power of 2 that holds a frame."""
         return 2 ** (self.window_size - 1).bit_length()
 
 
 def log_mel(
     waveform: tf.Tensor, lengths: tf.Tensor, options: LogMelOptions | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The logarithm of mel-filtered power, with mean 0 and variance 1 of each filter over the utterance.
+    """Compute log-mel features, normalized to mean 0 and variance 1 per filter over the utterance.
 
-    Frames begin with the first sample and lie within the utterance; one shorter than a frame has one frame. What an
-    item's features are depends on its own samples only: not on padding, not on the batch, not on its loudness.
+    The first frame starts at the first sample, and all frames lie within the utterance. An utterance shorter than a
+    frame has one frame. Features depend only on the item's own samples, not on padding, the batch or loudness.
 
     Args:
         waveform: `(batch, samples)`.
-        lengths: the samples that are real, `(batch,)`.
-        options: the defaults where there are none.
+        lengths: the number of real samples, `(batch,)`.
+        options: the default options if None.
 
     Returns:
-        Features `(batch, time, num_mels)`, zero where there is padding, and the boolean mask `(batch, time)`.
+        Features `(batch, time, num_mels)`, zero at padding, and the boolean mask `(batch, time)`.
     """
     options = LogMelOptions() if options is None else options
     power = mel_power(_silence_padding(waveform, lengths, options), options)
@@ -90,7 +90,7 @@ def log_mel(
 
 
 def num_frames(lengths: Lengths, options: LogMelOptions) -> Lengths:
-    """The number of frames of utterances with so many samples: none of none, and otherwise at least one."""
+    """Return the number of frames for each number of samples: 0 for 0 samples, otherwise at least 1."""
     excess = lengths - options.window_size
     excess = excess * (excess > 0) if isinstance(lengths, (int, np.ndarray)) else tf.maximum(excess, 0)
     frames = 1 + excess // options.hop_size
@@ -98,7 +98,7 @@ def num_frames(lengths: Lengths, options: LogMelOptions) -> Lengths:
 
 
 def mel_power(waveform: tf.Tensor, options: LogMelOptions) -> tf.Tensor:
-    """The power of each frame in each mel filter, `(batch, samples)` to `(batch, time, num_mels)`."""
+    """Compute the power of each frame in each mel filter, `(batch, samples)` to `(batch, time, num_mels)`."""
     frames = tf.signal.frame(waveform, options.window_size, options.hop_size)  # (B, T, window)
     spectrum = tf.signal.rfft(frames * tf.signal.hann_window(options.window_size), [options.fft_size])
     power = tf.square(tf.math.real(spectrum)) + tf.square(tf.math.imag(spectrum))
@@ -106,17 +106,17 @@ def mel_power(waveform: tf.Tensor, options: LogMelOptions) -> tf.Tensor:
 
 
 def normalize_features(features: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Mean 0 and variance 1 of each feature over the real frames; zero in the others."""
+    """Normalize each feature to mean 0 and variance 1 over the real frames. Padding becomes zero."""
     real = tf.cast(mask, features.dtype)[..., tf.newaxis]  # (B, T, 1)
     count = tf.maximum(tf.reduce_sum(real, axis=1, keepdims=True), 1.0)
-    centred = (features - tf.reduce_sum(features * real, axis=1, keepdims=True) / count) * real
-    variance = tf.reduce_sum(tf.square(centred), axis=1, keepdims=True) / count
-    return centred * tf.math.rsqrt(tf.maximum(variance, _LEAST_VARIANCE))
+    centered = (features - tf.reduce_sum(features * real, axis=1, keepdims=True) / count) * real
+    variance = tf.reduce_sum(tf.square(centered), axis=1, keepdims=True) / count
+    return centered * tf.math.rsqrt(tf.maximum(variance, _LEAST_VARIANCE))
 
 
 @lru_cache
 def mel_filters(options: LogMelOptions) -> np.ndarray:
-    """Triangles that overlap by half, equally wide in mel, each with its peak at 1: `(frequencies, num_mels)`."""
+    """Return triangular filters `(frequencies, num_mels)` of equal width in mel, half overlapping, with peaks of 1."""
     to_mel = _TO_MEL[options.mel_scale]
     lowest, highest = to_mel(np.array([options.lowest_frequency, options.highest_frequency]))
     edges = np.linspace(lowest, highest, options.num_mels + 2)
@@ -128,10 +128,10 @@ def mel_filters(options: LogMelOptions) -> np.ndarray:
 
 
 def _silence_padding(waveform: tf.Tensor, lengths: tf.Tensor, options: LogMelOptions) -> tf.Tensor:
-    """Zeros beyond each length, and at least as many samples as a frame has."""
+    """Set padding to zero, and pad to at least the length of a frame."""
     waveform = tf.cast(waveform, tf.float32)
     size = tf.shape(waveform)[1]
-    # Not a product with 0: the padding may hold anything, NaN too.
+    # Not multiplied by 0, because padding may contain NaN.
     waveform = tf.where(tf.sequence_mask(lengths, size), waveform, 0.0)
     return tf.pad(waveform, [[0, 0], [0, tf.maximum(options.window_size - size, 0)]])
 

@@ -1,4 +1,4 @@
-"""Where recordings are silent or loud, and where a long one can be cut."""
+"""Find silence and speech in recordings, and cut long recordings at pauses."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,33 +7,33 @@ import tensorflow as tf
 
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 
-# Seconds of a frame, and of the stretch that must be quiet for a cut in its middle.
+# The length of a frame, and of the quiet span around a cut, in seconds.
 FRAME_SECONDS = 0.01
 _CUT_SECONDS = 0.25
-# The earliest cut, as a part of the longest piece.
+# The earliest cut, as a fraction of the longest piece.
 _EARLIEST = 0.3
-# A recording that moves less than this, of a full scale of 1, has nothing on it.
+# A recording whose amplitude stays below this, at a full scale of 1, is silent.
 SILENCE = 1e-4
-# The threshold of speech lies between the levels of the quietest and of the loudest tenth, if they are at least
-# MIN_RANGE decibels apart: THRESHOLD of the way up, and at most MAX_BELOW decibels below the loudest.
+# The speech threshold lies between the 10th and the 90th percentile of the frame levels, if these are at least
+# MIN_RANGE decibels apart: at the fraction THRESHOLD of the way up, and at most MAX_BELOW decibels below the 90th.
 MIN_RANGE = 12.0
 THRESHOLD = 0.35
 MAX_BELOW = 25.0
 
-# Samples of a frame.
+# The number of samples in a frame.
 FRAME = round(FRAME_SECONDS * SAMPLE_RATE)
 
 
 def is_silent(waveform: np.ndarray) -> bool:
-    """Whether nothing moves: digital silence, or a constant."""
+    """Return whether a recording is digital silence or constant."""
     return not len(waveform) or float(np.ptp(waveform)) < 2 * SILENCE
 
 
 def cut_at_pauses(blocks: Iterable[np.ndarray], max_seconds: float) -> Iterator[tuple[float, np.ndarray]]:
-    """Cuts a recording that comes in blocks into pieces of at most `max_seconds`, at its quietest places.
+    """Cut a recording, given in blocks, into pieces of at most `max_seconds` at its quietest points.
 
     Yields:
-        The second at which a piece begins, and its samples. No more than a piece and a block are in memory at a time.
+        The start of each piece in seconds, and its samples. At most one piece and one block are in memory at a time.
     """
     longest, begin = round(max_seconds * SAMPLE_RATE), 0
     waiting = np.zeros(0, np.float32)
@@ -48,7 +48,7 @@ def cut_at_pauses(blocks: Iterable[np.ndarray], max_seconds: float) -> Iterator[
 
 
 def _quietest_place(waveform):
-    """The sample in the middle of the quietest stretch, the last of several."""
+    """Return the sample in the middle of the quietest span, the last one if several are equal."""
     levels = _smooth(_levels(waveform), round(_CUT_SECONDS / FRAME_SECONDS))
     first = int(_EARLIEST * len(levels))
     later = levels[first:]
@@ -56,14 +56,14 @@ def _quietest_place(waveform):
 
 
 def _levels(waveform):
-    """The level of each frame in decibels."""
+    """Return the level of each frame in decibels."""
     count = len(waveform) // FRAME
     frames = np.asarray(waveform[: count * FRAME], np.float64).reshape(count, FRAME)
     return 10 * np.log10(np.square(frames).mean(axis=1) + 1e-10)
 
 
 def _smooth(levels, width):
-    """The mean over `width` frames around each, fewer at the ends."""
+    """Return the moving average over `width` frames, fewer at the ends."""
     if not len(levels):
         return levels
     kernel = np.ones(min(width, len(levels)))
@@ -71,11 +71,11 @@ def _smooth(levels, width):
 
 
 def is_silent_in_graph(waveform: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Graph code of `is_silent` for a batch.
+    """Apply `is_silent` to a batch in graph code.
 
     Args:
         waveform: `(batch, samples)`.
-        lengths: the samples that are real, `(batch,)`.
+        lengths: the number of real samples, `(batch,)`.
     """
     is_real = tf.sequence_mask(lengths, tf.shape(waveform)[1])
     highest = tf.reduce_max(tf.where(is_real, waveform, float("-inf")), axis=1)
@@ -84,14 +84,14 @@ def is_silent_in_graph(waveform: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
 
 
 def loud_frames(waveform: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whether there is more than background in each frame of `FRAME_SECONDS`, of recordings of three frames or more.
+    """Return which frames of `FRAME_SECONDS` are louder than the background. Recordings need at least three frames.
 
     Args:
         waveform: `(batch, samples)`.
-        lengths: the samples that are real, `(batch,)`.
+        lengths: the number of real samples, `(batch,)`.
 
     Returns:
-        Boolean `(batch, frames)`, false where there is no frame, and the number of frames, `(batch,)`.
+        Boolean `(batch, frames)`, false at padding, and the number of frames, `(batch,)`.
     """
     counts = lengths // FRAME
     batch, frames = tf.shape(waveform)[0], tf.shape(waveform)[1] // FRAME
@@ -107,7 +107,7 @@ def loud_frames(waveform: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.
 
 
 def _smooth_three(levels, is_real):
-    """The mean over three frames, fewer at the ends."""
+    """Return the moving average over three frames, fewer at the ends."""
     return _sum_of_three(levels) / tf.maximum(_sum_of_three(tf.cast(is_real, levels.dtype)), 1)
 
 
@@ -117,7 +117,7 @@ def _sum_of_three(values):
 
 
 def _quantile(in_order, counts, part):
-    """The level that `part` of the frames are below, `(batch,)`, found between two of them where it has to be."""
+    """Return the quantile `part` of the frame levels, `(batch,)`, with linear interpolation."""
     in_order = tf.pad(in_order, [[0, 0], [0, 1]])
     place = tf.cast(tf.maximum(counts - 1, 0), in_order.dtype) * part
     below, above = (

@@ -1,24 +1,24 @@
-"""Another sample rate for a recording, in TensorFlow graph code."""
+"""Resample audio in TensorFlow graph code."""
 
 import tensorflow as tf
 
-# What is left of the band as it is, and from where on nothing is, as parts of half the lower rate: as soxr has it.
+# The ends of the passband and of the transition band, as fractions of half the lower rate. The same as in soxr.
 _PASSED, _STOPPED = 0.913, 1.0
-# Samples at the lower rate before the end meets the beginning, which the Fourier transform takes for neighbours.
+# Padding in samples at the lower rate. The Fourier transform is periodic: the end would leak into the beginning.
 _APART = 128
 
 
 def resampled_length(length: tf.Tensor, rate: tf.Tensor, new_rate: int) -> tf.Tensor:
-    """The samples that so many become, int64."""
+    """Return the number of samples after resampling, int64."""
     length, rate = tf.cast(length, tf.int64), tf.cast(rate, tf.int64)
     return (2 * length * new_rate + rate) // (2 * rate)
 
 
 def resample(waveform: tf.Tensor, rate: tf.Tensor, new_rate: int) -> tf.Tensor:
-    """Resamples `(samples,)` from any whole rate to another, exactly in the band that both have.
+    """Resample `(samples,)` from one integer rate to another, exactly within the shared frequency band.
 
-    The spectrum of all samples at once is cut, or filled up with zeros, to the frequencies of the new rate. Silence is
-    put after the last sample, such that the whole lasts a whole number of samples at either rate.
+    The spectrum of the whole waveform is truncated or zero-padded to the frequencies of the new rate. Silence is
+    appended, so that the duration is a whole number of samples at both rates.
     """
     rate = tf.cast(rate, tf.int64)
     common = _greatest_common_divisor(rate, tf.constant(new_rate, tf.int64))
@@ -35,7 +35,7 @@ def resample(waveform: tf.Tensor, rate: tf.Tensor, new_rate: int) -> tf.Tensor:
 
 
 def _gain(count, lower_size):
-    """Of each of `count` frequencies; `lower_size` of them make the lower rate."""
+    """Return the gain at each of `count` frequencies. `lower_size` is the transform size at the lower rate."""
     place = tf.cast(tf.range(count), tf.float32) / (tf.cast(lower_size, tf.float32) / 2)
     falling = tf.clip_by_value((_STOPPED - place) / (_STOPPED - _PASSED), 0.0, 1.0)
     return tf.square(tf.sin(falling * (3.141592653589793 / 2)))

@@ -1,14 +1,14 @@
-"""A sentence as a compressor's corpus writes it, without losing how the user typed it. Graph code.
+"""Tokenize sentences as sentence compression corpora do, and keep the user's spelling. Graph code.
 
-The corpora of sentence compression split words as the Penn Treebank does: contractions, possessives and most
-punctuation are tokens of their own; hyphens and the full stops of abbreviations stay in their words. Each token keeps
-the user's spelling and a joiner mark where it had no space before it:
+The corpora split words as the Penn Treebank does. Contractions, possessives and most punctuation are separate tokens.
+Hyphens and the periods of abbreviations stay in their words. Each token keeps the user's spelling, with a joiner mark
+if no space preceded it:
 
     He doesn't pay "Inc. Ltd." $3,000.
     He does ￭n't pay " ￭Inc. Ltd. ￭" $ ￭3,000 ￭.
 
-Text that is split like that already stays as it is. The model sees tokens in the form that `model_form` gives them:
-lower case, `##` for whatever holds a digit, and quotes that tell opening from closing ones.
+Text that is already split this way stays unchanged. The model sees the output of `model_form`: lowercase tokens, `##`
+for every token with a digit, and separate opening and closing quotes.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _SEAM = "\x01"
 _KEPT_STOP = "\x02"
 _KEPT_APOSTROPHE = "\x03"
 _SEAMED = _SEAM + r"\0" + _SEAM
-# No hyphen, full stop or apostrophe; no ampersand, which stands in names.
+# Excludes hyphens, periods, apostrophes, and ampersands, which occur in names.
 _PUNCTUATION = (
     r"""<unk>|``|''|\.\.+|--+|[\x{2013}\x{2014}\x{2026}"`,;:?!%()\[\]{}<>/=+*\x{201C}\x{201D}\x{AB}\x{BB}\p{Sc}]"""
 )
 _APOSTROPHE = r"['\x{2018}\x{2019}]"
 _CONTRACTED = "s|m|d|re|ve|ll"
 _SPLIT_CONTRACTION = rf"(?i)(^| )({_APOSTROPHE})({_CONTRACTED})( |$)"
-# What may follow the full stop of a sentence, and words whose full stop is none.
+# What may follow the period of a sentence, and abbreviations whose period does not end one.
 _CLOSING = rf"""(?:{_SEAM}|{_APOSTROPHE}|["\x{{201D}})])"""
 _LAST_STOP = rf"\.({_CLOSING}*)( [^ .\p{{Ll}}0-9{_SEAM}]| {_SEAM}[^,;:?!]|$)"
 _ABBREVIATION = r"\b([A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Gen|Gov|Sen|Rep|Lt|Col|Sgt|Capt|vs)\."
@@ -37,7 +37,7 @@ _CLOSING_QUOTE = rf"""^(?:{JOINER}"|{JOINER}?[\x{{201D}}\x{{BB}}])$"""
 
 
 def tokenize_sentence(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
-    """The tokens of each sentence, `(batch, None)`, spelled as they were typed."""
+    """Return the tokens of each sentence, `(batch, None)`, in the user's spelling."""
     text = tf.strings.regex_replace(normalize(strings), _PUNCTUATION, _SEAMED)
     text = tf.strings.regex_replace(text, rf"([0-9]){_SEAM}([,:]){_SEAM}([0-9])", r"\1\2\3")
     text = tf.strings.regex_replace(text, r"([0-9])(-)([0-9])", _SEAM.join([r"\1", r"\2", r"\3"]))
@@ -56,7 +56,7 @@ def tokenize_sentence(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTe
 
 
 def model_form(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-    """Tokens as the model sees them. Tokens of a corpus that is written like this already stay as they are."""
+    """Convert tokens to the form that the model sees. Tokens already in this form stay unchanged."""
     if isinstance(tokens, tf.RaggedTensor):
         return tokens.with_flat_values(model_form(tokens.flat_values))
     tokens = tf.strings.regex_replace(tokens, _CLOSING_QUOTE, "''")
@@ -112,14 +112,14 @@ def _is_first(marks: tf.Tensor) -> tf.Tensor:
 
 
 def join_kept(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
-    """The text of the kept tokens, `(batch, ...)`: typed as they were, the others gone.
+    """Join the kept tokens into text, `(batch, ...)`, in the user's spelling.
 
     Args:
         tokens: `(batch, ..., source)`, padded with empty strings.
-        keep: boolean, of the same shape.
+        keep: a boolean mask of the same shape.
     """
     before = tf.pad(keep, [[0, 0]] * (len(keep.shape) - 1) + [[1, 0]])[..., :-1]
-    # A word whose neighbour is gone stands on its own; a comma or full stop joins what is left.
+    # A word gets a space if its neighbor was removed. A comma or period joins the previous kept word.
     alone = ~before & tf.strings.regex_full_match(tokens, rf"{JOINER}[\pL\pN].*")
     tokens = tf.where(alone, tf.strings.regex_replace(tokens, JOINER, ""), tokens)
     kept = tf.where(keep, tokens, "")

@@ -1,6 +1,6 @@
-"""Where sentences begin, and what counts as a word: graph code over tokens with joiner marks.
+"""Split tokenized texts into sentences and count words, in graph code.
 
-The tokens are those of `text.tokenize` or `sentence_words.tokenize_sentence`, ragged, `(batch, None)`.
+The tokens come from `text.tokenize` or `sentence_words.tokenize_sentence`: ragged, `(batch, None)`, with joiner marks.
 """
 
 import tensorflow as tf
@@ -16,15 +16,15 @@ _WORD = r"(?s:.*)[\pL\pN](?s:.*)"
 
 
 def count_words(tokens: tf.RaggedTensor) -> tf.Tensor:
-    """How many tokens of each text have a letter or a digit, int32 `(batch,)`."""
+    """Return the number of tokens with a letter or digit in each text, int32 `(batch,)`."""
     is_word = tf.strings.regex_full_match(tokens.flat_values, _WORD)
     return tf.reduce_sum(tokens.with_flat_values(tf.cast(is_word, tf.int32)), axis=1)
 
 
 def sentence_starts(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Whether a sentence begins at each token: after the end of one, unless with a small letter.
+    """Return which tokens start a sentence: those after the end of another, unless they start with a lowercase letter.
 
-    Quotes and brackets that close after its end belong to a sentence. The full stop of an abbreviation is no end.
+    Closing quotes and brackets after the end belong to the sentence. The period of an abbreviation does not end it.
     """
     flat, rows = tokens.flat_values, tokens.value_rowids()
     first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(flat)]
@@ -32,23 +32,23 @@ def sentence_starts(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
     ends = tf.strings.regex_full_match(flat, _ENDS)
     before = tf.where(first, "", _shifted(flat, ""))
     closes = ends & ~tf.strings.regex_full_match(before, _ABBREVIATION)
-    # What is joined to the token before it, and is no end itself, leaves things as they are.
+    # A token that is joined to the previous one, and is not an end itself, changes nothing.
     ended = _at_last(closes, ends | ~joined | first)
     begins = _shifted(ended, False) & ~joined & ~tf.strings.regex_full_match(flat, _BEGINS_SMALL)
     return tokens.with_flat_values(first | begins)
 
 
 def piece_starts(starts: tf.RaggedTensor, max_length: int) -> tf.RaggedTensor:
-    """As `sentence_starts`, with sentences longer than `max_length` cut."""
+    """Return `sentence_starts`, with sentences longer than `max_length` split."""
     places = tf.range(tf.size(starts.flat_values))
     since_start = places - _at_last(places, starts.flat_values)
     return starts.with_flat_values(since_start % max_length == 0)
 
 
 def first_passage_lengths(starts: tf.RaggedTensor, max_length: int) -> tf.Tensor:
-    """How many tokens the first whole sentences have that are no longer than `max_length`, int64 `(batch,)`.
+    """Return the number of tokens in the first whole sentences that fit into `max_length`, int64 `(batch,)`.
 
-    Of a first sentence that is longer, so much is taken.
+    A first sentence that is longer is truncated to `max_length`.
     """
     lengths = starts.row_lengths()
     places = tf.ragged.range(lengths)
@@ -59,11 +59,11 @@ def first_passage_lengths(starts: tf.RaggedTensor, max_length: int) -> tf.Tensor
 
 
 def _shifted(values, first):
-    """Each value's predecessor."""
+    """Return each value's predecessor."""
     return tf.concat([[first], values], axis=0)[:-1]
 
 
 def _at_last(values, marks):
-    """For each position the value at the last marked one."""
+    """Return, for each position, the value at the last marked position."""
     places = tf.where(marks)[:, 0]
     return tf.gather(values, tf.gather(places, tf.cumsum(tf.cast(marks, tf.int64)) - 1))

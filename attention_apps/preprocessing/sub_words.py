@@ -1,4 +1,4 @@
-"""Texts to sub-words and back."""
+"""Encode texts as sub-words and decode them."""
 
 import itertools
 import re
@@ -10,21 +10,21 @@ import tensorflow as tf
 from attention_apps.constants import SPECIAL_TOKENS, UNKNOWN
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
-_SPACE = "\u2581"  # ▁, which stands for a space in SentencePiece vocabularies
+_SPACE = "\u2581"  # ▁, the space of SentencePiece vocabularies
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _UNUSED = re.compile(r"<unused_\d+>")
 _CACHED_WORDS = 50_000
 
 
 class SubWords:
-    """Byte-pair encoding with the vocabulary of a SentencePiece model, as Llama and Moonshine have it.
+    """Byte-pair encoding with the vocabulary of a SentencePiece model, as in Llama and Moonshine.
 
-    The vocabulary alone determines the encoding: of all neighbors that form a piece of the vocabulary, the two that
-    form the piece with the lowest id are joined first. Characters without a piece become the bytes of their UTF-8
-    form, pieces like `<0xC3>`. No piece reaches over a space, so words are encoded one at a time.
+    The vocabulary alone determines the encoding: the two neighbors that form the piece with the lowest id are merged
+    first. Characters without a piece become UTF-8 bytes, pieces like `<0xC3>`. No piece contains an inner space, so
+    words are encoded one at a time.
 
     Args:
-        vocabulary: the pieces, with `▁` for a space. Pieces like `<unused_7>` are neither read nor written.
+        vocabulary: the pieces, with `▁` for a space. Pieces like `<unused_7>` are ignored.
 
     Example:
         sub_words = SubWords(Vocabulary.load("vocabulary.txt"))
@@ -39,21 +39,20 @@ class SubWords:
         self._encode_word = lru_cache(_CACHED_WORDS)(self._merge)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without start and end. White space of any length counts as one space."""
+        """Return the ids of a text, without start and end. Consecutive white space counts as one space."""
         return [index for word in text.split() for index in self._encode_word(_SPACE + word)]
 
     def decode(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Texts `(...,)` of ids `(..., time)`, in core TensorFlow ops.
+        """Convert ids `(..., time)` to texts `(...,)`, in core TensorFlow ops.
 
-        Padding, start and end are left out, and so is one space at the beginning. Bytes that are not UTF-8 become
-        replacement characters.
+        Padding, start, end and one leading space are dropped. Invalid UTF-8 becomes replacement characters.
         """
         texts = tf.strings.reduce_join(self.spell(token_ids), axis=-1)
         texts = tf.strings.regex_replace(texts, "^ ", "", replace_global=False)
         return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
     def spell(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """What each id adds to the text, bytes with spaces; nothing for padding, start and end."""
+        """Return the bytes that each id adds to the text: empty for padding, start and end."""
         return tf.gather(tf.constant(self._spellings), token_ids)
 
     def _merge(self, word: str) -> tuple[int, ...]:

@@ -1,15 +1,15 @@
-"""Text to words and back, as graph code of core TensorFlow ops.
+"""Split text into words and join them again, in graph code of core TensorFlow ops.
 
-Punctuation becomes tokens of its own, and a joiner mark says on which side it had no space, so that nothing but
-the kind of white space is lost:
+Punctuation becomes separate tokens. A joiner mark shows on which side a token had no space, so only the kind of white
+space is lost:
 
     He said: "Saint-Germain's U.S. fans (3,000) don't pay £20m for COVID-19."
     He said ￭: "￭ Saint ￭-￭ Germain ￭'s U.S. fans (￭ 3,000 ￭) don't pay £￭ 20m for COVID-19 ￭. ￭"
 
-Marks stand on punctuation wherever it can carry them: a word is the same token in brackets, in quotes and alone.
-Apostrophes inside words, hyphens before digits, separators inside numbers and the full stops of "U.S." stay with
-them; other hyphens and the possessive 's are tokens, which keeps the vocabulary small. Chinese and Japanese
-characters are tokens one by one. HTML is text like any other.
+Marks go on punctuation where possible, so a word is the same token in brackets, in quotes and alone. Apostrophes
+inside words, hyphens before digits, separators inside numbers and the periods of "U.S." stay in their tokens. Other
+hyphens and the possessive 's are separate tokens, which keeps the vocabulary small. Each Chinese or Japanese character
+is a token. HTML is treated as plain text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,17 +21,17 @@ JOINER = "\uffed"
 _SPACES = r"[\t-\r\x{1C}-\x{20}\x{85}\pZ]+"
 _INVISIBLE = r"[\p{Cc}\x{AD}\x{200B}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2060}-\x{2069}\x{FEFF}]"
 
-# Characters that no normalized text holds: where tokens meet without a space, and a full stop that is no token.
+# Two characters that no normalized text contains: the seam between tokens without a space, and a period inside a token.
 _SEAM = "\x01"
 _KEPT_STOP = "\x02"
 _SEAMED = _SEAM + r"\0" + _SEAM
 
-# Small patterns: RE2 runs out of memory, and of speed, where classes like \pL occur many times in one.
+# The patterns are small: RE2 becomes slow and runs out of memory if a pattern repeats classes like \pL many times.
 _IDEOGRAPH = r"[\p{Han}\p{Hiragana}\p{Katakana}]"
 _PUNCTUATION = r"\.+|-+|[\pP\pS](?:[\x{FE0F}\x{1F3FB}-\x{1F3FF}]|\x{200D}[^ ])*"
 _OPENING = r"[\p{Ps}\p{Pi}\p{Sc}#@\x{A1}\x{BF}]"
 _APOSTROPHE = r"['\x{2019}]"
-# A word's character, then an apostrophe before another one, a hyphen before a digit, or a separator in a number.
+# A word character, then an apostrophe before another word character, a hyphen before a digit, or a number separator.
 _INSIDE_WORDS = (
     rf"([^ {_SEAM}]){_SEAM}(?:({_APOSTROPHE}){_SEAM}([^ {_SEAM}])|([-\x{{2010}}\x{{2011}}]){_SEAM}([0-9]))"
     rf"|([0-9]){_SEAM}([.,:]){_SEAM}([0-9])"
@@ -39,9 +39,9 @@ _INSIDE_WORDS = (
 
 
 def normalize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
-    """Valid UTF-8 on one line: single spaces, none at the ends, no control or invisible formatting characters.
+    """Normalize text to valid UTF-8 on one line, with single spaces and no control or invisible formatting characters.
 
-    Bytes that are no UTF-8 become U+FFFD. Canonical forms stay as they are: TensorFlow has no op for them.
+    Invalid bytes become U+FFFD. Unicode canonical forms stay unchanged, because TensorFlow has no op for them.
     """
     text = tf.strings.unicode_transcode(_as_tensor(strings), "UTF-8", "UTF-8", errors="replace")
     text = tf.strings.regex_replace(text, _SPACES, " ")
@@ -51,7 +51,7 @@ def normalize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
 
 
 def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
-    """The tokens of each text, `(batch, None)`; a blank text has none.
+    """Return the tokens of each text, `(batch, None)`. A blank text has none.
 
     Args:
         strings: a tensor `(batch,)`, or a list.
@@ -59,7 +59,7 @@ def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
     text = _keep_abbreviations(normalize(strings))
     text = tf.strings.regex_replace(text, _IDEOGRAPH, _SEAMED)
     text = tf.strings.regex_replace(text, _PUNCTUATION, _SEAMED)
-    for _ in range(2):  # neighbours that share a character, as in "1,2,3", are found in turns
+    for _ in range(2):  # matches that share a character, as in "1,2,3", need two passes
         text = tf.strings.regex_replace(text, _INSIDE_WORDS, r"\1\2\3\4\5\6\7\8")
     text = tf.strings.regex_replace(text, rf"({_APOSTROPHE}[sS])([ {_SEAM}]|$)", _SEAM + r"\1\2")
     text = tf.strings.regex_replace(text, f"{_SEAM}* {_SEAM}*|^{_SEAM}*|{_SEAM}+$", " ")
@@ -69,7 +69,7 @@ def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
 
 
 def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) -> tf.Tensor:
-    """The text of each list of tokens, `(batch,)`: what `tokenize` took apart, after `normalize`.
+    """Join each list of tokens into text, `(batch,)`. Reverses `tokenize`, up to `normalize`.
 
     Args:
         tokens: `(batch, None)`, ragged, or padded with empty strings.
@@ -82,17 +82,17 @@ def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) ->
 
 
 def _keep_abbreviations(text: tf.Tensor) -> tf.Tensor:
-    """Stops between single letters, as in "U.S." and "a.k.a.", as characters of the word."""
+    """Keep the periods after single letters, as in "U.S." and "a.k.a.", in the word."""
     stopped = rf"\1{_KEPT_STOP}"
     text = tf.strings.regex_replace(text, r"\b([A-Za-z])\.([A-Za-z])\.", stopped + rf"\2{_KEPT_STOP}")
     return tf.strings.regex_replace(text, rf"({_KEPT_STOP}[A-Za-z])\.", stopped)
 
 
 def _join_marks(text: tf.Tensor) -> tf.Tensor:
-    """Seams as spaces, with a joiner mark on the token before or after."""
+    """Replace each seam by a space, with a joiner mark on the token before or after."""
     after, before = rf"\1{JOINER} ", rf" {JOINER}\1"
     text = tf.strings.regex_replace(text, f"({_OPENING}){_SEAM}", after)
-    text = tf.strings.regex_replace(text, rf"""( ["'`]){_SEAM}""", after)  # quotes after a space open
+    text = tf.strings.regex_replace(text, rf"""( ["'`]){_SEAM}""", after)  # a quote after a space is an opening quote
     text = tf.strings.regex_replace(text, rf"{_SEAM}([\pP\pS])", before)
     text = tf.strings.regex_replace(text, rf"([\pP\pS]){_SEAM}", after)
     return tf.strings.regex_replace(text, _SEAM, f" {JOINER}")
@@ -101,6 +101,6 @@ def _join_marks(text: tf.Tensor) -> tf.Tensor:
 def _as_tensor(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
     if isinstance(strings, tf.Tensor):
         return strings
-    # Half characters, which JSON can hold and UTF-8 cannot, become invalid bytes and so U+FFFD.
+    # Lone surrogates, which JSON allows and UTF-8 does not, become invalid bytes and so U+FFFD.
     encoded = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in strings]
     return tf.constant(encoded, tf.string, shape=[len(encoded)])

@@ -1,4 +1,4 @@
-"""Many texts as numbers: every distinct token once, and its number wherever it occurs."""
+"""A tokenized corpus in compact form: each distinct token is stored once, and texts are arrays of token indices."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -20,13 +20,13 @@ _CHUNK = 4096
 
 
 def tokens_of(texts: Sequence[str], tokenize: Callable[[Sequence[str]], tf.RaggedTensor]) -> Iterator[list[bytes]]:
-    """The tokens of each text, many texts at a time going through the graph code that splits them."""
+    """Yield the tokens of each text. Texts are tokenized in large batches."""
     for first in range(0, len(texts), _CHUNK):
         yield from tokenize(texts[first : first + _CHUNK]).to_list()
 
 
 class TextColumn:
-    """The texts of one column: the numbers of all their tokens, one after the other, and where each text begins."""
+    """The texts of one column: the concatenated token indices of all texts, and where each text begins."""
 
     def __init__(self, codes: np.ndarray, lengths: np.ndarray):
         self.codes = codes
@@ -41,17 +41,17 @@ class TextColumn:
 
 
 class TextCorpus:
-    """Documents and summaries over one table of words.
+    """Documents and summaries that share one table of words.
 
     Args:
         documents, summaries: the tokens of each text.
-        model_form: graph code from tokens to the forms in which the model knows them.
+        model_form: graph code that converts tokens to the forms that the model sees.
 
     Attributes:
-        words: the distinct tokens as they are spelled.
+        words: the distinct tokens in their original spelling.
         documents, summaries: `TextColumn`s of indices into `words`.
         forms: the distinct forms.
-        form_of: for each of `words` the index of its form.
+        form_of: the index of each word's form.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TextCorpus:
         self.forms = list(forms)
 
     def make_vocabulary(self, size: int, min_count: int = 1) -> Vocabulary:
-        """The most frequent forms in their usual spelling, after the classes of out-of-vocabulary words."""
+        """Return the most frequent forms in their usual spelling, after the classes of out-of-vocabulary words."""
         counts = self._counts()
         totals = np.bincount(self.form_of, counts, len(self.forms)).astype(np.int64)
         order = sorted(range(len(self.forms)), key=lambda form: (-totals[form], self.forms[form]))
@@ -80,14 +80,14 @@ class TextCorpus:
         return Vocabulary([*UNKNOWN_CLASSES, *chosen[: max(size - FIRST_CLASS - len(UNKNOWN_CLASSES), 0)]])
 
     def word_ids(self, vocabulary: Vocabulary) -> np.ndarray:
-        """For each of `words` its id in a vocabulary of forms, that of `<unk>` where it has none."""
+        """Return the id of each word in a vocabulary of forms. Out-of-vocabulary words have the id of `<unk>`."""
         return np.array(vocabulary.encode(self.forms), np.int32)[self.form_of]
 
     def encoder_ids(self, vocabulary: Vocabulary, by_form: bool = False) -> np.ndarray:
-        """As `word_ids`, with the id of its class for each out-of-vocabulary word.
+        """Return `word_ids`, but with the id of its class for each out-of-vocabulary word.
 
         Args:
-            by_form: whether the class is that of the form, not that of the word as spelled.
+            by_form: whether to classify the form instead of the original spelling.
         """
         ids = self.word_ids(vocabulary)
         words = tf.gather(tf.constant(self.forms), self.form_of) if by_form else self._table
@@ -98,7 +98,7 @@ class TextCorpus:
         return sum(np.bincount(column.codes, minlength=len(self.words)) for column in columns)
 
     def _usual_spellings(self, counts):
-        """For each form its most frequent spelling, within sentences of documents if it occurs there."""
+        """Return the most frequent spelling of each form, counted inside document sentences if it occurs there."""
         inside = np.zeros(len(self.words), np.int64)
         starts = self.documents.starts
         for first in range(0, len(self.documents), _CHUNK):

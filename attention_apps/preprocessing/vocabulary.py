@@ -1,4 +1,4 @@
-"""Words and their numbers."""
+"""The mapping between words and ids."""
 
 import hashlib
 import unicodedata
@@ -15,7 +15,7 @@ from attention_apps.constants import END, PADDING, SPECIAL_TOKENS, START, UNKNOW
 _MAX_ENTRIES = 1_000_000
 _MAX_BYTES = 64 * 2**20
 _MAX_WORD = 1000
-_REFUSED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, half characters, line and paragraph separators
+_REFUSED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, surrogates, line and paragraph separators
 
 
 class Vocabulary:
@@ -24,7 +24,7 @@ class Vocabulary:
     Ids 0 to 3 are padding `<pad>`, start `<start>`, end `<end>` and unknown `<unk>`.
 
     Args:
-        words: the words from id 4 on, each once.
+        words: distinct words, which get the ids from 4 on.
 
     Example:
         vocabulary = Vocabulary.build([["a", "dog"], ["a", "cat"]], max_size=6)
@@ -38,7 +38,7 @@ class Vocabulary:
             raise ValueError(f"A vocabulary holds at most {_MAX_ENTRIES} tokens. Received: {len(words)} words")
         self._ids = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
         for word in words:
-            problem = _problem(word) or ("is there already" if word in self._ids else None)
+            problem = _problem(word) or ("is a duplicate" if word in self._ids else None)
             if problem:
                 line = len(self._ids) + 1  # of the saved file, where the special tokens come first
                 raise ValueError(f"Token {line} of the vocabulary {problem}. Received: {str(word)[:80]!r}")
@@ -51,12 +51,12 @@ class Vocabulary:
         min_count: int = 1,
         max_size: int | None = None,
     ) -> Self:
-        """The most frequent words of a corpus, ties in the order of their characters.
+        """Build a vocabulary of the most frequent words. Ties are sorted alphabetically.
 
         Args:
-            tokens: lists of tokens, or the words' counts.
-            min_count: leave out what occurs less often.
-            max_size: of the whole vocabulary, the four special tokens included.
+            tokens: lists of tokens, or a count for each word.
+            min_count: drop words that occur less often.
+            max_size: the size of the whole vocabulary, with the four special tokens.
         """
         if min_count < 1:
             raise ValueError(f"`min_count` must be at least 1. Received: min_count={min_count}")
@@ -69,11 +69,11 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Reads what `save` wrote; a bad file is an error that names the line."""
+        """Read a file written by `save`. A bad file raises an error that names the line."""
         path = Path(path)
         size = path.stat().st_size
         if size > _MAX_BYTES:
-            raise ValueError(f"{path} is too large for a vocabulary: {size} bytes, at most {_MAX_BYTES}")
+            raise ValueError(f"{path} is too large for a vocabulary: {size} bytes, limit {_MAX_BYTES}")
         try:
             return cls.from_text(path.read_bytes().decode("utf-8"))
         except UnicodeDecodeError as error:
@@ -83,22 +83,22 @@ class Vocabulary:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Reads what `to_text` gave: one token a line."""
+        """Read the output of `to_text`: one token per line."""
         lines = text.removesuffix("\n").split("\n")
         if tuple(lines[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
-            raise ValueError(f"This is no vocabulary: its first lines must be {', '.join(SPECIAL_TOKENS)}")
+            raise ValueError(f"This is not a vocabulary: its first lines must be {', '.join(SPECIAL_TOKENS)}")
         return cls(lines[len(SPECIAL_TOKENS) :])
 
     def to_text(self) -> str:
-        """One token a line, in the order of the ids."""
+        """Return one token per line, in the order of the ids."""
         return "".join(f"{token}\n" for token in self.tokens)
 
     def save(self, path: str | Path) -> None:
-        """Writes a UTF-8 text file, one token a line, in the order of the ids."""
+        """Write a UTF-8 text file with one token per line, in the order of the ids."""
         Path(path).write_bytes(self._content)
 
     def grow(self, words: Iterable[str]) -> Self:
-        """A vocabulary with further words; those that are there already keep their ids."""
+        """Return a vocabulary with additional words. Existing words keep their ids."""
         new = [word for word in dict.fromkeys(words) if word not in self._ids]
         return type(self)([*self.words, *new])
 
@@ -108,16 +108,16 @@ class Vocabulary:
         return self.tokens[len(SPECIAL_TOKENS) :]
 
     def unknown_rate(self, texts: Iterable[Iterable[str]]) -> float:
-        """The share of the tokens of texts that are out of vocabulary, from 0 to 1."""
+        """Return the fraction of out-of-vocabulary tokens in texts, from 0 to 1."""
         known = [token in self._ids for tokens in texts for token in tokens]
         return known.count(False) / max(len(known), 1)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Ids of tokens, that of `<unk>` where a token is not in the vocabulary."""
+        """Return the ids of tokens. Out-of-vocabulary tokens have the id of `<unk>`."""
         return [self._ids.get(token, UNKNOWN) for token in tokens]
 
     def decode(self, token_ids: Sequence[int]) -> list[str]:
-        """Tokens of ids, without padding, start and end."""
+        """Return the tokens of ids, without padding, start and end."""
         tokens = self.tokens
         for index in token_ids:
             if not 0 <= index < len(tokens):
@@ -125,11 +125,11 @@ class Vocabulary:
         return [tokens[index] for index in token_ids if index not in (PADDING, START, END)]
 
     def lookup(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Ids of a tensor of strings as int32, in graph code; the empty string is padding."""
+        """Return the int32 ids of a string tensor, in graph code. The empty string is padding."""
         return self.table.lookup(tokens)
 
     def strings(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Tokens of a tensor of ids in graph code; padding, start and end are empty strings."""
+        """Return the tokens of a tensor of ids, in graph code. Padding, start and end are empty strings."""
         return tf.gather(
             tf.constant(["" if index <= END else token for index, token in enumerate(self.tokens)]), token_ids
         )
@@ -141,7 +141,7 @@ class Vocabulary:
 
     @cached_property
     def table(self) -> tf.lookup.StaticHashTable:
-        """What `lookup` uses; a `tf.Module` that is saved with it must hold it as an attribute."""
+        """The table that `lookup` uses. A saved `tf.Module` must hold it as an attribute."""
         with tf.init_scope():
             keys = tf.constant([*self.tokens, ""])
             values = tf.constant([*range(len(self)), PADDING], tf.int32)
@@ -149,7 +149,7 @@ class Vocabulary:
 
     @property
     def content_hash(self) -> str:
-        """The SHA-256 of the tokens in hexadecimal, which is that of the saved file."""
+        """The hexadecimal SHA-256 of the saved file."""
         return hashlib.sha256(self._content).hexdigest()
 
     @property
@@ -180,5 +180,5 @@ def _problem(word: str) -> str | None:
     if len(word) > _MAX_WORD:
         return f"must have at most {_MAX_WORD:,} characters"
     if any(unicodedata.category(character) in _REFUSED_CATEGORIES for character in word):
-        return "must not hold control characters or line breaks"
+        return "must not contain control characters or line breaks"
     return None

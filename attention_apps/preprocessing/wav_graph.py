@@ -1,38 +1,38 @@
-"""From the bytes of WAV files to samples in TensorFlow graph code, for the export of a recognizer."""
+"""Decode WAV files in TensorFlow graph code, for an exported recognizer."""
 
 import enum
 
 import tensorflow as tf
 
 from attention_apps.preprocessing.audio import HIGHEST_RATE, LARGEST_SAMPLE, LOWEST_RATE, MAX_CHANNELS, SAMPLE_RATE
-from attention_apps.preprocessing.each_row import each_row
+from attention_apps.preprocessing.map_rows_ignoring_errors import map_rows_ignoring_errors
 from attention_apps.preprocessing.resample_graph import resample, resampled_length
 
 _MAX_CHUNKS = 256
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-# What follows the two bytes of the format in the long form of a header.
+# The bytes that follow the format's two bytes in an extensible header.
 _GUID_TAIL = b"\x00\x00\x00\x00\x10\x00\x80\x00\x00\xaa\x00\x38\x9b\x71"
 
 
 class AudioStatus(enum.IntEnum):
-    """What became of a recording in `decode_wavs`."""
+    """The result of decoding a recording in `decode_wavs`."""
 
     DECODED = 0
-    BROKEN = 1  # empty, damaged, or with samples that are no numbers
-    UNSUPPORTED = 2  # no WAV, or of another kind than those below
+    BROKEN = 1  # empty, damaged, or with samples that are not numbers
+    UNSUPPORTED = 2  # not WAV, or a sample format that is not in `_KINDS`
     TOO_LONG = 3
 
 
 def decode_wavs(audio_bytes: tf.Tensor, max_samples: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Decodes a batch of WAV files, see `decode_wav`; one that cannot be decoded does not fail the others.
+    """Decode a batch of WAV files with `decode_wav`. A file that cannot be decoded does not fail the others.
 
     Args:
         audio_bytes: the files' bytes, a string tensor `(batch,)`.
-        max_samples: the most that are read of a file, after resampling.
+        max_samples: the maximum length of a recording, after resampling.
 
     Returns:
-        Samples `(batch, samples)`, float32, padded with zeros; how many there are, `(batch,)`, int32; an `AudioStatus`
-        `(batch,)`, int32.
+        Samples `(batch, samples)`, float32, padded with zeros; the number of samples `(batch,)`, int32; an
+        `AudioStatus` `(batch,)`, int32.
     """
 
     def decode(contents):
@@ -40,17 +40,16 @@ def decode_wavs(audio_bytes: tf.Tensor, max_samples: int) -> tuple[tf.Tensor, tf
         return waveform, tf.size(waveform), status
 
     nothing = tf.zeros([0]), tf.constant(0), tf.constant(AudioStatus.BROKEN, tf.int32)
-    return each_row(decode, audio_bytes, nothing)
+    return map_rows_ignoring_errors(decode, audio_bytes, nothing)
 
 
 def decode_wav(contents: tf.Tensor, max_samples: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes one WAV file: PCM of 8 to 32 bits or floats of 32 or 64, any channels averaged, any rate resampled.
+    """Decode one WAV file of PCM (8 to 32 bits) or floats (32 or 64 bits), average its channels and resample it.
 
-    A file that ends before its samples do is read as far as it goes.
+    A truncated file is read up to its end.
 
     Returns:
-        Samples `(samples,)`, `SAMPLE_RATE` of them a second, float32, and an `AudioStatus`; no samples if that is not
-        `DECODED`.
+        Samples `(samples,)`, float32, at `SAMPLE_RATE`, and an `AudioStatus`. There are no samples if not `DECODED`.
 
     Raises:
         tf.errors.InvalidArgumentError: the file is broken.
@@ -59,7 +58,7 @@ def decode_wav(contents: tf.Tensor, max_samples: int) -> tuple[tf.Tensor, tf.Ten
 
 
 def are_sounds(waveform: tf.Tensor) -> tf.Tensor:
-    """Whether samples, `(..., samples)`, are all finite and of a size that a sound may have, `(...)`."""
+    """Return whether all samples `(..., samples)` are finite and in the range of audio, `(...)`."""
     return tf.reduce_all(tf.abs(waveform) <= LARGEST_SAMPLE, axis=-1)  # false for NaN as well
 
 
@@ -106,7 +105,7 @@ def _decode_data(contents, header, data, size, max_samples):
 
 
 def _find_chunks(contents):
-    """Where the header and the samples begin, -1 for what is not there, and how many bytes of samples there are."""
+    """Return the positions of the header and of the samples, -1 if missing, and the size of the samples in bytes."""
     end = tf.cast(tf.strings.length(contents), tf.int64)
 
     def is_on(place, _, data, __):
@@ -126,7 +125,7 @@ def _find_chunks(contents):
 
 
 def _read_header(contents, place):
-    """The number of the samples' kind in `_KINDS`, or -1, the channels and the rate, all int64."""
+    """Return the index of the sample format in `_KINDS`, or -1, the channels and the rate."""
     fields = tf.io.decode_raw(tf.strings.substr(contents, place, 16), tf.uint16)
     fields = tf.unstack(tf.cast(tf.ensure_shape(fields, (8,)), tf.int64))
     tag, channels, rate_low, rate_high, _, _, align, bits = fields
@@ -171,7 +170,7 @@ def _from_doubles(raw):
     return tf.cast(tf.io.decode_raw(raw, tf.float64), tf.float32)
 
 
-# The bytes of a sample, and what makes numbers of about -1 to 1 of the bytes of many.
+# For each sample format, its bytes per sample and a function that converts bytes to numbers from about -1 to 1.
 _KINDS = [
     (1, _from_8_bits),
     (2, _from_16_bits),

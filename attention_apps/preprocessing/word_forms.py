@@ -1,7 +1,7 @@
-"""Words in lower case for the model, and their case restored in what it writes.
+"""Lowercase words for the model, and restore the case of its output. Graph code of core TensorFlow ops.
 
-A vocabulary keeps the usual spelling of each word ("London", "NASA", "the"), for words that the source does not have.
-Out-of-vocabulary words are read as one of a few classes. Graph code of core TensorFlow ops.
+The vocabulary keeps the usual spelling of each word ("London", "NASA", "the") for output words that are not in the
+source. The encoder reads an out-of-vocabulary word as one of a few classes.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from attention_apps.preprocessing.extended_vocabulary import resolve
 from attention_apps.preprocessing.text import JOINER
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
-# What the encoder reads for an out-of-vocabulary word: the first class that matches. No token has such a name.
+# The encoder reads an out-of-vocabulary word as the first class that matches. No real token equals a class name.
 UNKNOWN_CLASSES = {
     "<number>": r".*[0-9].*",
     "<UPPER>": r"[\p{Lu}\pP]*\p{Lu}[\p{Lu}\pP]+",
@@ -34,14 +34,14 @@ _SHOUTED = r"\p{Lu}{4,}"
 
 
 def lowercase(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-    """Tokens in lower case."""
+    """Convert tokens to lowercase."""
     if isinstance(tokens, tf.RaggedTensor):
         return tokens.with_flat_values(lowercase(tokens.flat_values))
     return tf.strings.lower(tokens, encoding="utf-8")
 
 
 def unknown_class_ids(tokens: tf.Tensor) -> tf.Tensor:
-    """The id of the class of each token; that of `<unk>` if no class matches."""
+    """Return the id of each token's class, or the id of `<unk>` if no class matches."""
     ids = tf.fill(tf.shape(tokens), UNKNOWN)
     for number, pattern in reversed(list(zip(UNKNOWN_CLASS_IDS, UNKNOWN_CLASSES.values(), strict=True))):
         ids = tf.where(tf.strings.regex_full_match(tokens, pattern), number, ids)
@@ -51,10 +51,10 @@ def unknown_class_ids(tokens: tf.Tensor) -> tf.Tensor:
 def restore_case(
     token_ids: tf.Tensor, source_ids: tf.Tensor, source_tokens: tf.Tensor, vocabulary: Vocabulary
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ids of the extended vocabulary as words, in the case that the source gives them within a sentence.
+    """Convert ids of the extended vocabulary to words, in the case that they have inside a source sentence.
 
-    The first word of a sentence has a capital anyway. It, and words that the source does not have, are written in the
-    usual spelling of the vocabulary. Each sentence that is written starts with a capital.
+    The first word of a source sentence does not count, because it is always capitalized. Words without such a source
+    position get the usual spelling of the vocabulary. Each output sentence starts with a capital.
 
     Args:
         token_ids: `(batch, beams, target)`.
@@ -62,7 +62,7 @@ def restore_case(
         source_tokens: `(batch, source)`, padded with empty strings.
 
     Returns:
-        The words, and which of them are copies of unknown words, both shaped like `token_ids`.
+        The words, and a mask of those copied from unknown source words, both shaped like `token_ids`.
     """
     words, copied = resolve(token_ids, source_tokens, vocabulary)
     telling = inside_sentences(source_tokens) & ~tf.strings.regex_full_match(source_tokens, _SHOUTED)  # (B, S)
@@ -74,13 +74,13 @@ def restore_case(
 
 
 def _before(tokens: tf.Tensor) -> tf.Tensor:
-    """The token before each; an empty string before the first."""
+    """Return the token before each token, and an empty string for the first."""
     first = tf.fill(tf.concat([tf.shape(tokens)[:-1], [1]], axis=0), "")
     return tf.concat([first, tokens[..., :-1]], axis=-1)
 
 
 def inside_sentences(tokens: tf.Tensor) -> tf.Tensor:
-    """True for a word whose capital, if it has one, is its own."""
+    """Return which words do not start a sentence, so that a capital belongs to the word itself."""
     before = _before(tokens)
     begins = (before == "") | tf.strings.regex_full_match(before, _ENDS) | tf.strings.regex_full_match(before, _OPENS)
     return (tokens != "") & ~begins
@@ -94,7 +94,7 @@ def _begins_sentence(words: tf.Tensor) -> tf.Tensor:
 
 
 def _capitalized(words: tf.Tensor) -> tf.Tensor:
-    """Words with a capital first letter; those that have capitals further on, as iPhone, stay as they are."""
+    """Capitalize words. Words that already contain a capital, like iPhone, stay unchanged."""
     first = tf.strings.upper(tf.strings.substr(words, 0, 1, unit="UTF8_CHAR"), encoding="utf-8")
     rest = tf.strings.regex_replace(words, r"^(?s:.)", "")
     has_capitals = tf.strings.regex_full_match(words, r".*\p{Lu}.*")
@@ -102,7 +102,7 @@ def _capitalized(words: tf.Tensor) -> tf.Tensor:
 
 
 def to_model_forms(vocabulary: Vocabulary, model_form: Callable[[tf.Tensor], tf.Tensor] = lowercase) -> Vocabulary:
-    """The vocabulary in the forms that the model knows, lower case by default. Tokens are looked up in it."""
+    """Return the vocabulary in the forms that the model sees, lowercase by default. Tokens are looked up in it."""
     first = FIRST_CLASS + len(UNKNOWN_CLASSES)
     if tuple(vocabulary.tokens[FIRST_CLASS:first]) != tuple(UNKNOWN_CLASSES):
         received = ", ".join(vocabulary.tokens[FIRST_CLASS:first])

@@ -269,8 +269,8 @@ def test_a_lambda_in_the_configuration_is_refused_and_not_run(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"yesterday\n", "mine: This is no vocabulary"),
-        (b"<pad>\n<start>\n<end>\n<unk>\nA\nA\n", "mine: Token 6 of the vocabulary is there already"),
+        (b"yesterday\n", "mine: This is not a vocabulary"),
+        (b"<pad>\n<start>\n<end>\n<unk>\nA\nA\n", "mine: Token 6 of the vocabulary is a duplicate"),
         (b"\xff", "vocabulary.txt: not UTF-8 text"),
     ],
 )

@@ -47,8 +47,8 @@ def test_good_photos_are_captioned_and_bad_ones_named(folder, capsys):
         assert message in by_name[name]["error"]
         assert name in by_name[name]["error"]
         assert by_name[name]["text"] is None
-    assert "There is no image file" in by_name["missing.jpg"]["error"]
-    assert "URLs are not read; download the image" in by_name["photo.jpg"]["error"]
+    assert "Image file not found:" in by_name["missing.jpg"]["error"]
+    assert "URLs are not supported; download the image" in by_name["photo.jpg"]["error"]
     for name in ("good.png", *odd_photos()):
         assert by_name[name]["text"].split() == by_name[name]["tokens"]
         assert len(by_name[name]["alternatives"]) == 2

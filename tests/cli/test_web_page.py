@@ -197,7 +197,7 @@ def test_what_no_browser_sends_is_refused():
 def test_what_is_no_photo_is_said_by_its_name(page, tmp_path):
     (tmp_path / "letter.jpg").write_text("Dear all, this is not a photo.")
     assert "problem" in ask(page, PHOTOS, tmp_path / "letter.jpg")
-    assert problem(page, PHOTOS) == "letter.jpg is not an image, or one of an unknown format"
+    assert problem(page, PHOTOS) == "letter.jpg is not an image, or has an unknown format"
 
 
 def test_what_is_no_recording_is_said_by_its_name(page, tmp_path):

@@ -25,7 +25,7 @@ from tests.models.decoders import (
 )
 
 
-def randomise(decoder, seed=3):
+def randomize(decoder, seed=3):
     """First weights are too small to show a difference."""
     rng = np.random.default_rng(seed)
     for weight in decoder.trainable_variables:
@@ -37,7 +37,7 @@ def randomise(decoder, seed=3):
 def test_stepwise_equals_teacher_forced(attention, options):
     decoder, memory, tokens = make_recurrent(attention, **RECURRENT[options]), make_memory(), make_tokens(B, T)
     decoder(tokens, memory)
-    randomise(decoder)
+    randomize(decoder)
     forced = ops.convert_to_numpy(decoder(tokens, memory))
     steps, _ = stepwise(decoder, tokens, memory)
     assert forced.shape == (B, T, V)
@@ -49,7 +49,7 @@ def test_stepwise_equals_teacher_forced(attention, options):
 def test_several_targets_of_one_source_equal_each_on_its_own(attention, options):
     decoder, memory, tokens = make_recurrent(attention, **RECURRENT[options]), make_memory(), make_tokens(B, N, T)
     decoder(tokens, memory)
-    randomise(decoder)
+    randomize(decoder)
     together = decoder(tokens, memory, return_dict=True)
     for index in range(N):
         alone = decoder(tokens[:, index], memory, return_dict=True)
@@ -105,7 +105,7 @@ def test_what_depends_on_the_source_only_is_handed_back_as_it_was():
 def test_hypotheses_of_an_item_may_share_its_source(attention, options):
     decoder, memory, tokens = make_recurrent(attention, **RECURRENT[options]), make_memory(), make_tokens(B, N)
     decoder(tokens, memory)
-    randomise(decoder)
+    randomize(decoder)
     shared = repeat_state(decoder.init_state(memory), N)
     apart = decoder.init_state(
         {**memory, "values": ops.repeat(memory["values"], N, 0), "mask": ops.repeat(memory["mask"], N, 0)}

@@ -78,18 +78,18 @@ def test_an_empty_page_is_a_page(tmp_path):
     assert "<section>" not in (tmp_path / "a.html").read_text()
 
 
-def test_in_a_browser_pointing_at_a_word_colours_what_was_read_for_it(tmp_path):
+def test_in_a_browser_pointing_at_a_word_colors_what_was_read_for_it(tmp_path):
     write_alignments([ONE], tmp_path / "a.html")
-    colours = "return [...document.querySelectorAll('.source span')].map(word => word.style.background)"
+    colors = "return [...document.querySelectorAll('.source span')].map(word => word.style.background)"
     shown = "return [...document.querySelectorAll('.written .shown')].map(word => word.innerText)"
     full, half, none = (f"rgba(255, 140, 0, {share})" for share in (0.8, 0.4, 0))
     with open_browser() as browser:
         browser.open(tmp_path / "a.html")
         assert browser.run(shown) == ["A$"]
-        assert browser.run(colours) == [full, none, none]
+        assert browser.run(colors) == [full, none, none]
         browser.hover(".written span:nth-of-type(2)")
         assert browser.run(shown) == ["<b>"]
-        assert browser.run(colours) == [half, full, half]
+        assert browser.run(colors) == [half, full, half]
 
 
 def test_in_a_browser_copied_words_point_at_themselves(tmp_path):
@@ -97,5 +97,5 @@ def test_in_a_browser_copied_words_point_at_themselves(tmp_path):
     with open_browser() as browser:
         browser.open(tmp_path / "a.html")
         browser.hover(".written span:nth-of-type(2)")
-        colours = "return [...document.querySelectorAll('.source span')].map(word => word.style.background)"
-        assert browser.run(colours) == ["rgba(255, 140, 0, 0)", "rgba(255, 140, 0, 0.8)"]
+        colors = "return [...document.querySelectorAll('.source span')].map(word => word.style.background)"
+        assert browser.run(colors) == ["rgba(255, 140, 0, 0)", "rgba(255, 140, 0, 0.8)"]

@@ -120,10 +120,10 @@ def test_a_file_without_a_recording_is_named(tmp_path):
     contents = {
         "empty.wav": (b"", "is empty: it has no bytes"),
         "header.wav": (encode(tone()[:0]), "has no samples"),
-        "header.mp3": (encode(tone(), form="MP3")[:100], "is not a recording, one of an unknown format, or damaged"),
-        "text.wav": (b"These are words.\n" * 20, "is not a recording, one of an unknown format, or damaged"),
+        "header.mp3": (encode(tone(), form="MP3")[:100], "is not a recording, has an unknown format, or is damaged"),
+        "text.wav": (b"These are words.\n" * 20, "is not a recording, has an unknown format, or is damaged"),
         "cut.wav": (encode(tone())[:30], "is not a recording|has no samples"),
-        "cut.ogg": (encode(tone(), form="OGG")[:3000], "is not a recording, one of an unknown format, or damaged"),
+        "cut.ogg": (encode(tone(), form="OGG")[:3000], "is not a recording, has an unknown format, or is damaged"),
     }
     for name, (data, message) in contents.items():
         path = tmp_path / name
@@ -133,11 +133,11 @@ def test_a_file_without_a_recording_is_named(tmp_path):
                 read(path)
         with pytest.raises(ValueError, match="The recording given as bytes"):
             read_audio(data)
-    with pytest.raises(FileNotFoundError, match=r"no audio file .*missing.wav"):
+    with pytest.raises(FileNotFoundError, match=r"Audio file not found: .*missing.wav"):
         read_audio(tmp_path / "missing.wav")
     with pytest.raises(ValueError, match="is a folder or a device, not an audio file"):
         read_audio(tmp_path)
-    with pytest.raises(ValueError, match="URLs are not read"):
+    with pytest.raises(ValueError, match="URLs are not supported"):
         read_audio("https://example.org/a.wav")
 
 
@@ -151,7 +151,7 @@ def test_a_damaged_tail_costs_the_tail_only():
         if form == "WAV":
             samples = read_audio(broken)
         else:
-            with pytest.warns(UserWarning, match=r"given as bytes is damaged after [12].\d\d s; what comes before"):
+            with pytest.warns(UserWarning, match=r"given as bytes is damaged after [12].\d\d s; the audio before that"):
                 samples = read_audio(broken)
         assert 1.5 * SAMPLE_RATE < len(samples) < 2.5 * SAMPLE_RATE
         expected = read_audio(data)[: len(samples)]
@@ -169,7 +169,7 @@ def test_rates_out_of_bounds_are_an_error():
 def test_misuse_is_explained():
     with pytest.raises(ValueError, match="`sample_rate` must be given with an audio array"):
         read_audio(tone())
-    with pytest.raises(ValueError, match=r"`sample_rate` is for arrays; a.wav says its own"):
+    with pytest.raises(ValueError, match=r"`sample_rate` is for arrays; a.wav states its own"):
         read_audio("a.wav", 8000)
     with pytest.raises(ValueError, match=r"must be \(samples,\) or \(samples, channels\).* shape=\(2, 16000\)"):
         read_audio(np.zeros((2, 16_000), "float32"), SAMPLE_RATE)

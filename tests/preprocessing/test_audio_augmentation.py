@@ -121,7 +121,7 @@ def test_a_speed_of_nothing_is_an_error():
     ("options", "message"),
     [
         ({"noise_probability": 1.5}, r"`noise_probability` must be between 0 and 1. Received: noise_probability=1.5"),
-        ({"volume_decibels": (3.0, -3.0)}, "`volume_decibels` must be a range, the lower end first"),
+        ({"volume_decibels": (3.0, -3.0)}, "`volume_decibels` must be a range with the lower end first"),
         ({"speeds": ()}, "`speeds` must be one or more factors above 0"),
         ({"max_mels": -1}, "`max_mels` must be at least 0. Received: max_mels=-1"),
         ({"max_time_fraction": 2.0}, "`max_time_fraction` must be between 0 and 1"),

@@ -42,7 +42,7 @@ def png(*chunks):
 
 JFIF = segment(0xE0, b"JFIF\0" + bytes(9))
 XMP = segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0<x/>")
-COLOUR_PROFILE = segment(0xE2, b"ICC_PROFILE\0" + bytes(60_000))
+COLOR_PROFILE = segment(0xE2, b"ICC_PROFILE\0" + bytes(60_000))
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -50,7 +50,7 @@ COLOUR_PROFILE = segment(0xE2, b"ICC_PROFILE\0" + bytes(60_000))
 def test_the_tag_is_read_in_either_byte_order(read, orientation, order):
     exif = segment(0xE1, b"Exif\0\0" + tiff(orientation, order))
     assert read(jpeg(exif)) == orientation
-    assert read(jpeg(JFIF, XMP, COLOUR_PROFILE, exif)) == orientation
+    assert read(jpeg(JFIF, XMP, COLOR_PROFILE, exif)) == orientation
     assert read(png((b"IHDR", bytes(13)), (b"eXIf", tiff(orientation, order, offset=20)))) == orientation
 
 

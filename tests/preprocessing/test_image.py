@@ -34,16 +34,16 @@ def png_chunk(name, data):
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-def png_header(width, height, bits=8, colours=2):
-    header = struct.pack(">IIBBBBB", width, height, bits, colours, 0, 0, 0)
+def png_header(width, height, bits=8, colors=2):
+    header = struct.pack(">IIBBBBB", width, height, bits, colors, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header)
 
 
 def deep_png(array):
-    """A PNG of 16 bits with colours, which Pillow cannot write."""
+    """A PNG of 16 bits with colors, which Pillow cannot write."""
     height, width, channels = array.shape
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in array)
-    header = png_header(width, height, bits=16, colours={3: 2, 4: 6}[channels])
+    header = png_header(width, height, bits=16, colors={3: 2, 4: 6}[channels])
     return header + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b"")
 
 
@@ -81,16 +81,16 @@ def test_jpeg_pixels_equal_those_of_pillow(photo, mode, options):
     np.testing.assert_array_equal(read_image(contents), np.asarray(expected))
 
 
-@pytest.mark.parametrize("colours", [2, 16, 200])
+@pytest.mark.parametrize("colors", [2, 16, 200])
 @pytest.mark.parametrize("image_format", ["PNG", "GIF", "BMP"])
-def test_palettes_of_any_depth(photo, colours, image_format):
-    image = PIL.Image.fromarray(photo).quantize(colours)
+def test_palettes_of_any_depth(photo, colors, image_format):
+    image = PIL.Image.fromarray(photo).quantize(colors)
     np.testing.assert_array_equal(read_image(encode(image, image_format)), np.asarray(image.convert("RGB")))
 
 
 @pytest.mark.parametrize("mode", ["1", "L"])
 @pytest.mark.parametrize("image_format", ["PNG", "TIFF", "BMP"])
-def test_grey_and_black_and_white(photo, mode, image_format):
+def test_gray_and_black_and_white(photo, mode, image_format):
     image = PIL.Image.fromarray(photo).convert(mode)
     np.testing.assert_array_equal(read_image(encode(image, image_format)), np.asarray(image.convert("RGB")))
 
@@ -104,16 +104,16 @@ def test_transparency_is_laid_on_white(photo, image_format):
     np.testing.assert_array_equal(pixels, np.rint(expected))
 
 
-def test_transparent_colours_and_grey_with_alpha(photo):
+def test_transparent_colors_and_gray_with_alpha(photo):
     palette = PIL.Image.fromarray(photo).quantize(16)
-    grey = PIL.Image.fromarray(photo).convert("L")
-    value = int(np.asarray(grey)[3, 4])
-    faded = grey.convert("LA")
+    gray = PIL.Image.fromarray(photo).convert("L")
+    value = int(np.asarray(gray)[3, 4])
+    faded = gray.convert("LA")
     faded.putalpha(0)
     for contents, is_clear in [
         (encode(palette, "PNG", transparency=3), np.asarray(palette) == 3),
         (encode(palette, "GIF", transparency=3), np.asarray(palette) == 3),
-        (encode(grey, "PNG", transparency=value), np.asarray(grey) == value),
+        (encode(gray, "PNG", transparency=value), np.asarray(gray) == value),
         (encode(faded, "PNG"), np.full((HEIGHT, WIDTH), True)),
         (encode(faded, "TIFF"), np.full((HEIGHT, WIDTH), True)),
     ]:
@@ -131,7 +131,7 @@ def test_sixteen_bits_keep_the_upper_eight(photo, image_format):
         np.testing.assert_array_equal(pixels, np.repeat(photo[..., :1], 3, axis=-1))
 
 
-def test_sixteen_bits_of_colours_keep_the_upper_eight(photo):
+def test_sixteen_bits_of_colors_keep_the_upper_eight(photo):
     deep = photo.astype(np.uint16) * 256 + 77
     np.testing.assert_array_equal(read_image(deep_png(deep)), photo)
     alpha = np.where(np.arange(WIDTH) < 9, 0, 65535).astype(np.uint16)
@@ -141,14 +141,14 @@ def test_sixteen_bits_of_colours_keep_the_upper_eight(photo):
 
 
 def test_numbers_of_32_bits_that_fit_into_eight_are_eight_bits(photo):
-    grey = np.repeat(photo[..., :1], 3, axis=-1)
+    gray = np.repeat(photo[..., :1], 3, axis=-1)
     image = PIL.Image.fromarray(photo[..., 0].astype(np.int32))
     assert image.mode == "I"
-    np.testing.assert_array_equal(read_image(image), grey)
-    np.testing.assert_array_equal(read_image(encode(image, "TIFF")), grey)
+    np.testing.assert_array_equal(read_image(image), gray)
+    np.testing.assert_array_equal(read_image(encode(image, "TIFF")), gray)
 
 
-def test_grey_multiplied_by_its_alpha(photo):
+def test_gray_multiplied_by_its_alpha(photo):
     faded = PIL.Image.fromarray(photo).convert("LA")
     faded.putalpha(PIL.Image.fromarray(np.where(photo[..., 1] > 99, 255, 0).astype(np.uint8)))
     np.testing.assert_array_equal(read_image(faded.convert("La")), read_image(faded))
@@ -161,7 +161,7 @@ def test_float_tiff():
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "TIFF"])
-def test_exif_rotation_is_honoured(photo, orientation, image_format):
+def test_exif_rotation_is_honored(photo, orientation, image_format):
     exif = PIL.Image.Exif()
     exif[0x0112] = orientation
     options = {"JPEG": {"quality": 95, "subsampling": 0}, "WEBP": {"lossless": True}}.get(image_format, {})
@@ -214,12 +214,12 @@ def test_one_pixel():
 
 
 def test_a_missing_file_a_folder_and_urls(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no image file .*nothing\.jpg"):
+    with pytest.raises(FileNotFoundError, match=r"Image file not found: .*nothing\.jpg"):
         read_image(tmp_path / "nothing.jpg")
     with pytest.raises(ValueError, match="is a folder"):
         read_image(tmp_path)
     for url in ("https://example.org/cat.jpg", "HTTP://example.org/cat.jpg", "data:image/png;base64,AAAA"):
-        with pytest.raises(ValueError, match="URLs are not read; download"):
+        with pytest.raises(ValueError, match="URLs are not supported; download"):
             read_image(url)
 
 
@@ -302,7 +302,7 @@ def test_devices_pipes_and_endless_files_are_refused(tmp_path, monkeypatch):
 
 
 def test_formats_that_hold_other_images_are_not_read(photo):
-    with pytest.raises(ValueError, match="not an image, or one of an unknown format"):
+    with pytest.raises(ValueError, match="not an image, or has an unknown format"):
         read_image(encode(PIL.Image.fromarray(photo).resize((16, 16)), "ICNS"))
 
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from attention_apps.preprocessing.image_augmentation import (
     augment_image,
-    jitter_colours,
+    jitter_colors,
     may_flip,
     random_cut,
 )
@@ -64,7 +64,7 @@ def test_a_cut_is_part_of_the_photo_and_as_large_as_asked_for(photo):
     for seed in range(60):
         cut = random_cut(tf.constant(photo), (7, seed), 0.5, 1.5).numpy()
         height, width, _ = cut.shape
-        top, left = int(cut[0, 0, 0]) // 6, int(cut[0, 0, 1]) // 4  # the photo's colours tell the place
+        top, left = int(cut[0, 0, 0]) // 6, int(cut[0, 0, 1]) // 4  # the photo's colors tell the place
         np.testing.assert_array_equal(cut, photo[top : top + height, left : left + width])
         assert height * width >= 0.38 * HEIGHT * WIDTH  # half of it, less what stretching pushed over the edge
         shapes.add((height, width))
@@ -78,12 +78,12 @@ def test_a_cut_of_a_tiny_photo_has_a_pixel():
         assert random_cut(tf.zeros((1, 1, 3), tf.uint8), (0, seed), 0.1, 2.0).shape == (1, 1, 3)
 
 
-def test_colours_change_by_no_more_than_asked_for(photo):
-    np.testing.assert_array_equal(jitter_colours(photo, (0, 0), 0.0), photo)
-    grey = np.full((4, 4, 3), 100, np.uint8)
-    levels = [int(jitter_colours(grey, (2, seed), 0.2)[0, 0, 0]) for seed in range(50)]
+def test_colors_change_by_no_more_than_asked_for(photo):
+    np.testing.assert_array_equal(jitter_colors(photo, (0, 0), 0.0), photo)
+    gray = np.full((4, 4, 3), 100, np.uint8)
+    levels = [int(jitter_colors(gray, (2, seed), 0.2)[0, 0, 0]) for seed in range(50)]
     assert min(levels) >= 80
     assert max(levels) <= 120
     assert max(levels) - min(levels) > 25
-    ranges = [np.ptp(jitter_colours(photo, (2, seed), 0.3).numpy().astype(int)) for seed in range(20)]
+    ranges = [np.ptp(jitter_colors(photo, (2, seed), 0.3).numpy().astype(int)) for seed in range(20)]
     assert max(ranges) > min(ranges)

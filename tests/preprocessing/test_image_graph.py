@@ -36,7 +36,7 @@ def turned(orientation):
 GOOD = {
     "jpeg": encode((40, 30, 3), "JPEG"),
     "turned jpeg": encode((15, 30, 3), "JPEG", exif=turned(6)),
-    "grey jpeg": encode((9, 30), "JPEG"),
+    "gray jpeg": encode((9, 30), "JPEG"),
     "png": encode((7, 5, 3), "PNG"),
     "turned png": encode((7, 19, 3), "PNG", exif=turned(8)),
     "transparent png": encode((20, 17, 4), "PNG"),
@@ -54,7 +54,7 @@ BAD = {
     "gif without a frame": (GOOD["gif"][:13] + b"\x3b", ImageStatus.BROKEN),
     "truncated bmp": (GOOD["bmp"][:-30], ImageStatus.BROKEN),
     "header of a bmp": (b"BM" + bytes(20), ImageStatus.BROKEN),
-    "bmp with a table of colours": (encode((5, 5), "BMP"), ImageStatus.UNSUPPORTED),
+    "bmp with a table of colors": (encode((5, 5), "BMP"), ImageStatus.UNSUPPORTED),
     "webp": (encode((5, 5, 3), "WEBP"), ImageStatus.UNSUPPORTED),
     "bomb": (GOOD["png"][:16] + struct.pack(">II", 20000, 20000) + GOOD["png"][24:], ImageStatus.TOO_LARGE),
 }
@@ -120,7 +120,7 @@ np.savez(r"{tmp_path}/result.npz", images=images, status=status)
     assert list(result["status"]) == [0, 1, 0, 3]
 
 
-def test_squashing_keeps_everything_and_cropping_the_centre():
+def test_squashing_keeps_everything_and_cropping_the_center():
     image = np.zeros((20, 60, 3), np.uint8)
     image[:, :20], image[:, 40:] = 200, 100
     for picture in (image, image.transpose(1, 0, 2)):

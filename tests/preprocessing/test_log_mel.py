@@ -132,8 +132,8 @@ def test_other_sizes():
         ({"window": 1e9}, "`window` must be at most 1.0"),
         ({"sample_rate": 10**12}, "`sample_rate` must be at most 384000"),
         ({"num_mels": 10**9}, "`num_mels` must be at most 1024"),
-        ({"highest_frequency": 9_000.0}, "The frequencies must rise from 0 to half of the sample rate"),
-        ({"num_mels": 200}, "`num_mels` must be at least 1, and so few that each filter"),
+        ({"highest_frequency": 9_000.0}, "The frequencies must increase from 0 to half the sample rate"),
+        ({"num_mels": 200}, "`num_mels` must be at least 1, and small enough that every filter"),
     ],
 )
 def test_wrong_options_are_explained(options, message):

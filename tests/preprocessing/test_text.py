@@ -78,7 +78,7 @@ def test_any_bytes_give_valid_text(texts):
         assert text == text.strip()
 
 
-def test_normalising():
+def test_normalizing():
     texts = ["a\x00b\x07c\x7f\x9d", "\ufeffso\u00adft\u200b\u202ertl\u2066", " a \r\n\x0b b\u2028c ", JOINER, "\ud800"]
     expected = ["abc", "softrtl", "a b c", "\u25a0", "\ufffd" * 3]
     assert [text.decode() for text in normalize(texts).numpy()] == expected

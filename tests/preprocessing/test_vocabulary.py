@@ -82,12 +82,12 @@ def test_the_last_line_break_may_be_missing_and_a_space_is_a_token(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"dog\ncat\n", "is no vocabulary: its first lines must be <pad>, <start>, <end>, <unk>"),
-        (b"", "is no vocabulary"),
-        (b"<pad>\n<start>\n<end>\n<unk>\ndog\ncat\ndog\n", "Token 7 of the vocabulary is there already"),
+        (b"dog\ncat\n", "is not a vocabulary: its first lines must be <pad>, <start>, <end>, <unk>"),
+        (b"", "is not a vocabulary"),
+        (b"<pad>\n<start>\n<end>\n<unk>\ndog\ncat\ndog\n", "Token 7 of the vocabulary is a duplicate"),
         (b"<pad>\n<start>\n<end>\n<unk>\ndog\n\ncat\n", "Token 6 of the vocabulary must not be empty"),
-        (b"<pad>\n<start>\n<end>\n<unk>\na\x00b\n", "Token 5 .* must not hold control characters"),
-        (b"<pad>\n<start>\n<end>\n<unk>\ndog\r\n", "Token 5 .* must not hold control characters"),
+        (b"<pad>\n<start>\n<end>\n<unk>\na\x00b\n", "Token 5 .* must not contain control characters"),
+        (b"<pad>\n<start>\n<end>\n<unk>\ndog\r\n", "Token 5 .* must not contain control characters"),
         (b"<pad>\n<start>\n<end>\n<unk>\n\xff\n", "is not UTF-8 text"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_file_beyond_the_limits_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"holds at most 6 tokens. Received: 3 words"):
         Vocabulary.load(path)
     monkeypatch.setattr(module, "_MAX_BYTES", 10)
-    with pytest.raises(ValueError, match="too large for a vocabulary: 32 bytes, at most 10"):
+    with pytest.raises(ValueError, match="too large for a vocabulary: 32 bytes, limit 10"):
         Vocabulary.load(path)
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 
 
 def encode(shape, image_format, seed=0, **options):
-    """The bytes of a file of coloured stripes."""
+    """The bytes of a file of colored stripes."""
     random = np.random.default_rng(seed)
     pixels = np.repeat(random.integers(0, 256, (1, *shape[1:]), np.uint8), shape[0], axis=0)
     buffer = io.BytesIO()
@@ -18,7 +18,7 @@ def encode(shape, image_format, seed=0, **options):
 GOOD = {
     "jpeg": encode((40, 60, 3), "JPEG", 1, quality=95),
     "png": encode((71, 33, 3), "PNG", 2),
-    "grey png": encode((20, 90), "PNG", 3),
+    "gray png": encode((20, 90), "PNG", 3),
     "gif": encode((50, 50), "GIF", 4),
     "bmp": encode((33, 44, 3), "BMP", 5),
     "large jpeg": encode((300, 500, 3), "JPEG", 6),

@@ -18,7 +18,7 @@ from attention_apps.data import Batches, DataCheck, FeatureCache, Row
 from attention_apps.metrics import MetricResult, cer, wer
 from attention_apps.models import Seq2Seq
 from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_seconds, read_audio
-from attention_apps.preprocessing.audio_augmentation import coloured_noise
+from attention_apps.preprocessing.audio_augmentation import colored_noise
 from attention_apps.preprocessing.characters import normalize, tokenize
 from attention_apps.preprocessing.log_mel import LogMelOptions, log_mel, num_frames
 from attention_apps.preprocessing.vocabulary import Vocabulary
@@ -179,7 +179,7 @@ class SpeechExamples(Examples):
 
     def _noise(self, index):
         random = np.random.default_rng([_NOISE_SEED, index])
-        noise = coloured_noise(round(self.lengths[index] * SAMPLE_RATE), random.uniform(0, 2), random)
+        noise = colored_noise(round(self.lengths[index] * SAMPLE_RATE), random.uniform(0, 2), random)
         noise *= np.float32(10 ** random.uniform(-3, -1))
         return _to_int16(noise * _bursts(len(noise), random) if index % 2 else noise)
 

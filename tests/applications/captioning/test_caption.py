@@ -44,9 +44,9 @@ def test_a_short_repr_has_neither_pixels_nor_source():
 
 
 def test_a_caption_without_a_photo_says_so(tmp_path):
-    failed = Caption.failed("photo.jpg", "There is no image file photo.jpg")
+    failed = Caption.failed("photo.jpg", "Image file not found: photo.jpg")
     for show in (failed.plot, failed.to_html):
-        with pytest.raises(ValueError, match=r"has no photo to show\. There is no image file photo\.jpg"):
+        with pytest.raises(ValueError, match=r"has no photo to show\. Image file not found: photo\.jpg"):
             show(tmp_path / "where.html")
     assert failed._repr_html_() is None
     assert (failed.text, failed.score, failed.confidence, failed.unsure) == ("", -np.inf, 0.0, False)

@@ -32,7 +32,7 @@ from tests.serving.fresh_process import call_in_fresh_process
 from tests.serving.photos import BAD, GOOD
 
 NO_TRAINING = History(0, 0.0, 0, [], None, None, "epochs")
-MIXED = [GOOD["jpeg"], BAD["truncated"][0], GOOD["gif"], BAD["text"][0], GOOD["bmp"], BAD["empty"][0], GOOD["grey png"]]
+MIXED = [GOOD["jpeg"], BAD["truncated"][0], GOOD["gif"], BAD["text"][0], GOOD["bmp"], BAD["empty"][0], GOOD["gray png"]]
 
 
 @pytest.fixture(scope="module")

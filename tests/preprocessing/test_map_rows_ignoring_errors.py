@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.preprocessing.each_row import each_row
+from attention_apps.preprocessing.map_rows_ignoring_errors import map_rows_ignoring_errors
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -12,7 +12,7 @@ def numbers(rows):
         number = tf.strings.to_number(row)
         return tf.range(number), number
 
-    return each_row(read, rows, (tf.zeros([1]), tf.constant(-1.0)))
+    return map_rows_ignoring_errors(read, rows, (tf.zeros([1]), tf.constant(-1.0)))
 
 
 def test_rows_stay_in_order_and_are_padded_and_those_that_fail_are_replaced():
