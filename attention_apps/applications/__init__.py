@@ -1,4 +1,4 @@
-"""Applications: raw input in, text out. Each name is imported when it is first used."""
+"""Applications: raw input in, text out. Each name is imported on first use."""
 
 import lazy_loader
 

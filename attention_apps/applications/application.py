@@ -1,4 +1,4 @@
-"""What all applications share: presets, training, evaluation, export, and answering items."""
+"""The base class of all applications: presets, predictions, training, evaluation and export."""
 
 import os
 import sys
@@ -42,7 +42,7 @@ _NUM_SAMPLES = 5
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The texts written for a data set, their scores and confidences, and how many rows could not be used."""
+    """The texts predicted for a data set, their metrics and confidences, and the number of unusable rows."""
 
     metrics: dict[str, MetricResult]
     texts: list[str]
@@ -53,14 +53,15 @@ class Evaluation:
 
 
 class Application:
-    """Reading, a model, a search and text as one: raw input in, text out.
+    """Maps raw input to text with a reader, a model, a search and a codec.
 
-    An application of a task is a subclass that names its parts and adds one verb. It overrides nothing.
+    The application of a task is a subclass that names its parts and adds one method, such as `caption`. It overrides
+    nothing.
 
     Args:
         config: a frozen dataclass with the sections `decoding`, `output` and `training`.
-        vocabulary: the tokens it can write; without one, `fit` makes it from its data.
-        parts: what the application is assembled from.
+        vocabulary: the tokens of the output. Without one, `fit` builds it from its data.
+        parts: the parts of the application.
     """
 
     task: ClassVar[str]
@@ -85,12 +86,12 @@ class Application:
 
     @classmethod
     def from_preset(cls, name_or_folder: str | os.PathLike | None = None) -> Self:
-        """Loads a preset that came with the package, or one that `save` wrote into a folder.
+        """Loads a preset of the package by name, or one that `save` wrote to a folder.
 
         `fit` then chooses the settings of its training by the size of the data; see `fine_tuning_defaults`.
 
         Args:
-            name_or_folder: by default the preset of the task.
+            name_or_folder: the task's default preset if not given.
         """
         folder = find_preset(cls.default_preset if name_or_folder is None else name_or_folder)
         preset = read_preset(folder)
@@ -112,14 +113,14 @@ class Application:
         return application
 
     def save(self, folder: str | os.PathLike, card: str | None = None, bits: int = 32) -> None:
-        """Writes a preset into a folder, replacing an older preset as a whole.
+        """Writes a preset to a folder, and replaces an older preset as a whole.
 
         Args:
             card: the text of its README.md. By default it says how the model was trained.
-            bits: of a weight: 32 or 16 for floats, 8 for integers with one scale per output channel.
+            bits: bits per weight: 32 or 16 for floats, 8 for integers with one scale per output channel.
         """
         self._check_trained()
-        if hasattr(self.codec, "save"):  # a model of another library has a format of its own
+        if hasattr(self.codec, "save"):  # a model of another library has its own format
             self.codec.save(folder)
             return
         assert self.vocabulary is not None  # a model has a vocabulary
@@ -132,8 +133,8 @@ class Application:
     def with_config(self, config: Any) -> Self:
         """Returns a copy with another configuration and the same vocabulary and weights.
 
-        Everything may differ that changes no weight's shape: what is trained, dropout, training, decoding. Soft
-        attention may become hard attention, and the reverse.
+        The new configuration must not change the shape of a weight. It may change which layers are trained, dropout,
+        training, decoding, and soft attention to hard attention or back.
         """
         self._check_trained()
         other = object.__new__(type(self))
@@ -150,24 +151,24 @@ class Application:
     # Answers
 
     def run(self, items: Iterable[Any], quiet: bool = True, **options: Any) -> Iterator[Any]:
-        """Answers items one after the other, in order and in bounded memory.
+        """Yields the result of each item, in order and in bounded memory.
 
-        An item that cannot be answered gets a result with its `error` and no text.
+        The result of a bad item has an `error` and no text.
 
         Args:
-            quiet: whether there is no progress bar for a long item.
-            options: of the search and the output, as keywords: `beam_size=3`.
+            quiet: whether to hide the progress bar of a long item.
+            options: options of the search and the output, such as `beam_size=3`.
         """
         self._check_trained()
         return self._run(items, quiet, False, *self.split_options(options))
 
     def answer(self, items: Any, options: Mapping[str, Any], quiet: bool = True, is_one: bool | None = None) -> Any:
-        """Returns one result for one item, or a list of results: what the verb of an application calls.
+        """Returns one result for one item, or a list of results for a list. Called by methods such as `caption`.
 
         Args:
-            options: of the search and the output.
-            quiet: whether there is no progress bar for a long item.
-            is_one: whether `items` is a single item, whose error is raised; by default, everything but a list or tuple.
+            options: options of the search and the output.
+            quiet: whether to hide the progress bar of a long item.
+            is_one: whether `items` is a single item, whose error is raised. By default, anything but a list or tuple.
         """
         self._check_trained()
         if is_one is None:
@@ -191,9 +192,9 @@ class Application:
             )
 
     def split_options(self, options: Mapping[str, Any]) -> tuple[DecodingOptions, OutputOptions]:
-        """The configuration's options of the search and of the output, changed by keywords.
+        """Returns the configuration's options of the search and of the output, changed by keywords.
 
-        A limit that was not given makes way for one that was: `num_best=8` widens the beam to 8.
+        A given option may raise one that was not given: `num_best=8` widens the beam to 8.
         """
         search, output = self.config.decoding, self.config.output
         known = {field.name: part for part in (search, output) for field in fields(part)}
@@ -218,10 +219,10 @@ class Application:
     # Training and evaluation
 
     def manifest(self, path: str | os.PathLike, columns: Mapping[str, str] | None = None) -> Manifest:
-        """The rows of a data set.
+        """Returns the manifest of a data set.
 
         Args:
-            columns: the file's names of our columns, `{"caption": "title"}`.
+            columns: maps our column names to those of the file, `{"caption": "title"}`.
         """
         examples = self.parts.examples
         names = {name: name for name in examples.columns}
@@ -239,10 +240,10 @@ class Application:
         quiet: bool = False,
         cache: str | os.PathLike | None = None,
     ) -> DataReport:
-        """Looks for everything in data sets that would hurt training; see `DataReport`.
+        """Finds problems in data sets that would hurt training; see `DataReport`.
 
         Args:
-            cache: folder in which what was found out about each file is kept.
+            cache: folder for the cached check results of each file.
         """
         return self._check({"training": data, "validation": validation}, columns, strict, quiet, cache)
 
@@ -261,7 +262,7 @@ class Application:
         restart: bool = False,
         quiet: bool = False,
     ) -> list[History]:
-        """Trains on a manifest, from scratch or from the present weights.
+        """Trains on a manifest, from scratch or from the current weights.
 
         New words of the data are added to the vocabulary. The same call with the same `output` resumes after an
         interruption.
@@ -271,12 +272,12 @@ class Application:
         `validation` is given then, some of the data are held out for it.
 
         Args:
-            data, validation: manifests; the texts written for the validation sources decide which weights are kept.
-            output: folder for checkpoints and logs; a temporary one by default.
-            columns: the file's names of our columns, `{"caption": "title"}`.
-            cache: folder for what is computed once for each source; inside `output` by default.
-            restart: whether to start over where `output` holds a run.
-            quiet: whether nothing is shown.
+            data, validation: manifests. The weights with the best validation score are kept.
+            output: folder for checkpoints and logs. A temporary folder by default.
+            columns: maps our column names to those of the file, `{"caption": "title"}`.
+            cache: folder for features that are computed once per source. Inside `output` by default.
+            restart: whether to start over if `output` holds a run.
+            quiet: whether to show nothing.
         """
         training, is_trained = self.config.training, self.model is not None
         with tempfile.TemporaryDirectory() as temporary:
@@ -334,10 +335,10 @@ class Application:
         quiet: bool = False,
         **options: Any,
     ) -> Evaluation:
-        """Writes a text for each source of a manifest and scores it against the manifest's own.
+        """Predicts a text for each source of a manifest and scores it against the references.
 
         Args:
-            options: of the search and the output, as keywords: `beam_size=3`.
+            options: options of the search and the output, such as `beam_size=3`.
         """
         self._check_trained()
         report = self._check({"data": data}, columns, quiet=quiet, cache=cache, keep_rows=True)
@@ -352,7 +353,7 @@ class Application:
         return self.parts.examples(list(report.good_rows(self.manifest(data, columns))), self.config)
 
     def _learn_words(self, examples, quiet):
-        """Makes the vocabulary and the model, or adds new words to both; mixed precision needs a new model too."""
+        """Creates the vocabulary and the model, or adds new words to both. Mixed precision also needs a new model."""
         if self.vocabulary is None:
             vocabulary = examples.make_vocabulary()
             self._set_vocabulary(vocabulary, self._make_trainable_model(vocabulary))
@@ -365,12 +366,12 @@ class Application:
                 old, files = self.model, self.codec.files()
                 has_grown = len(grown) > len(self.vocabulary)
                 self._set_vocabulary(grown, self._make_trainable_model(grown))
-                self.codec.take_files({} if has_grown else files)  # counts of another vocabulary are of no use
+                self.codec.take_files({} if has_grown else files)  # counts are only valid for their own vocabulary
                 copy_grown_weights(old, self.model)
         examples.fit_codec(self.codec)
 
     def _make_trainable_model(self, vocabulary):
-        """The model, computing in half precision where training is told to."""
+        """Returns the model, in half precision if the training configuration asks for it."""
         before = keras.config.dtype_policy()
         keras.config.set_dtype_policy("mixed_float16" if self.config.training.mixed_precision else before)
         try:
@@ -384,7 +385,7 @@ class Application:
         self._pipelines = {}
 
     def _show(self, report, data, quiet):
-        """Prints what the data check found, with the out-of-vocabulary rates of a new vocabulary."""
+        """Prints the result of the data check, with the out-of-vocabulary rates of a new vocabulary."""
         if quiet:
             return
         for name, examples in data.items():
@@ -393,7 +394,7 @@ class Application:
         print(report.to_text(), file=sys.stderr)
 
     def _rewarded(self, examples):
-        """What self-critical training needs, or `None` where there is none."""
+        """Returns what self-critical training needs, or `None` if it is off."""
         config = self.config.training.self_critical
         if not config.epochs:
             return None
@@ -432,16 +433,17 @@ class Application:
     # Serving
 
     def export(self, folder: str | os.PathLike, **options: Any) -> Path:
-        """Writes a TensorFlow SavedModel that takes raw input and answers with text, the search inside of it.
+        """Writes a TensorFlow SavedModel that maps raw input to text and includes the search.
 
-        It needs core TensorFlow ops only: neither this package nor Keras. Its README.md names inputs and outputs.
+        It uses core TensorFlow ops only and needs neither this package nor Keras. Its README.md lists inputs and
+        outputs.
 
         Args:
-            folder: named as the model is to be called; the export is version `1` in it, or the one after the newest.
-            options: of the search and the output, as keywords: `beam_size=3`.
+            folder: its name is the name of the model. The export is version `1`, or the version after the newest.
+            options: options of the search and the output, such as `beam_size=3`.
 
         Returns:
-            The folder of the version.
+            The folder of the new version.
         """
         self._check_trained()
         search, output = self.split_options(options)
@@ -476,14 +478,14 @@ class Application:
 
 
 def _watch(results, confidences):
-    """The results as they come; their confidences are kept."""
+    """Yields the results unchanged and collects their confidences."""
     for result in results:
         confidences.append(result.confidence)
         yield result
 
 
 class _no_progress:  # noqa: N801 - a context manager that reads like a function
-    """Stands for the progress bar of a reader that has none."""
+    """Replaces the progress bar of a reader that has none."""
 
     def __init__(self, quiet: bool):
         pass

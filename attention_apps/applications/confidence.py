@@ -1,4 +1,4 @@
-"""How sure an answer is, and from where on it counts as unsure."""
+"""The confidence of an answer, and the threshold below which it is unsure."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ _TINY = 1e-6
 class ConfidenceConfig:
     """The calibration of a preset's confidence.
 
-    The raw confidence p of an answer is a geometric mean of probabilities. The calibrated one is
-    `sigmoid(slope · logit(p) + offset)`; with a slope of 1 and an offset of 0 it is p itself.
+    The raw confidence p of an answer is a geometric mean of probabilities. The calibrated confidence is
+    `sigmoid(slope · logit(p) + offset)`. With a slope of 1 and an offset of 0 it equals p.
 
     Args:
-        slope, offset: fitted on data that the preset was not trained on.
-        threshold: an answer with a lower confidence is `unsure`; 0 for none.
+        slope, offset: fitted on data that was not used for training.
+        threshold: an answer with a lower confidence is `unsure`. With 0, no answer is.
     """
 
     slope: float = 1.0
@@ -32,7 +32,7 @@ class ConfidenceConfig:
 
 
 def calibrated(raw: tf.Tensor, config: ConfidenceConfig) -> dict[str, tf.Tensor]:
-    """Graph code: `confidence` and `unsure` `(batch,)` from raw confidences."""
+    """Graph code: computes `confidence` and `unsure` `(batch,)` from raw confidences."""
     clipped = tf.clip_by_value(raw, _TINY, 1 - _TINY)
     logit = tf.math.log(clipped) - tf.math.log1p(-clipped)
     is_identity = config.slope == 1 and config.offset == 0
@@ -41,7 +41,7 @@ def calibrated(raw: tf.Tensor, config: ConfidenceConfig) -> dict[str, tf.Tensor]
 
 
 def geometric_mean(probabilities: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Graph code: the geometric mean of `(batch, items)` over the items that count, `(batch,)`; 0 where none does."""
+    """Graph code: computes the geometric mean of `(batch, items)`, weighted by `counts`. 0 if all counts are 0."""
     counts = tf.cast(counts, probabilities.dtype)
     total = tf.reduce_sum(counts, axis=1)
     logs = tf.math.log(tf.maximum(probabilities, 1e-9)) * counts

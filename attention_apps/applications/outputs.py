@@ -1,4 +1,4 @@
-"""What the codecs of all applications do with the outputs of a pipeline."""
+"""Functions on pipeline outputs that the codecs of all applications share."""
 
 import numpy as np
 import tensorflow as tf
@@ -9,12 +9,12 @@ Tensors = dict[str, tf.Tensor]
 
 
 def token_probabilities(forced: Tensors) -> tf.Tensor:
-    """Graph code: the model's probability of each token of the best text, `(batch, target)`; 1 for padding."""
+    """Graph code: returns the probability of each token of the best text, `(batch, target)`, 1 at padding."""
     return tf.exp(-token_losses(forced, forced["token_ids"]))
 
 
 def clear_rows(outputs: Tensors, rows: tf.Tensor) -> Tensors:
-    """Graph code: outputs with nothing in some rows: empty strings, zeros, and scores of -infinity."""
+    """Graph code: clears some rows of the outputs: empty strings, zeros, and scores of -infinity."""
     return {name: _clear(tensor, rows, float("-inf") if name == "score" else None) for name, tensor in outputs.items()}
 
 
@@ -26,11 +26,11 @@ def _clear(tensor, rows, nothing):
 
 
 def ranked(outputs: dict[str, np.ndarray]) -> list[tuple[str, float]]:
-    """Text and score of each hypothesis, best first."""
+    """Returns text and score of each hypothesis, best first."""
     return [(text.decode(), score) for text, score in zip(outputs["text"], outputs["score"].tolist(), strict=True)]
 
 
 def best_tokens(outputs: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
-    """The tokens of the best text and the attention of each."""
+    """Returns the tokens of the best text and the attention of each."""
     written = np.flatnonzero(outputs["tokens"] != b"")
     return [token.decode() for token in outputs["tokens"][written]], outputs["attention"][written]

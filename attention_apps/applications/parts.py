@@ -1,4 +1,4 @@
-"""The parts that an application is assembled from, and what they hand to each other."""
+"""The parts of an application, and the data that they exchange."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ from attention_apps.metrics import MetricResult
 from attention_apps.models import Seq2Seq
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
-# The status of a raw input that can be answered.
+# The status of a valid raw input.
 OK = "ok"
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What the pipeline answers at once: a photo, a piece of a recording, a passage of a text.
+    """One input of the pipeline: a photo, a piece of a recording, a passage of a text.
 
     Attributes:
-        tensors: arrays without a batch axis, or `None` where there is nothing to answer, as in silence.
+        tensors: arrays without a batch axis, or `None` if there is nothing to predict, as for silence.
         length: sources of similar length share a batch.
-        place: where the source lies in its item, for `Codec.join`.
+        place: the position of the source in its item, for `Codec.join`.
     """
 
     tensors: Mapping[str, np.ndarray] | None
@@ -36,14 +36,14 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The sources of one item, and whatever else of the item its result shows."""
+    """The sources of one item, and other data of the item that its result shows."""
 
     sources: Iterable[Source]
     item: Any
     shown: Any = None
 
 
-# The sources of an item, each with its outputs; `None` where there was nothing to answer.
+# The sources of an item, each with its outputs, or `None` if there was nothing to predict.
 AnsweredParts = list[tuple[Source, dict[str, np.ndarray] | None]]
 
 
@@ -52,11 +52,11 @@ class RawInput:
     """One way to call an exported model.
 
     Attributes:
-        in_graph: graph code from raw tensors to source tensors, and a context that has at least `status`, strings
-            `(batch,)`: `ok`, or the problem of the row. It never raises on data.
+        in_graph: graph code that maps raw tensors to source tensors and a context. The context has at least `status`,
+            strings `(batch,)`: `ok`, or the problem of the row. It never raises on data.
         specs: shape and type of each raw tensor.
         example: a valid call.
-        notes: what each raw tensor is.
+        notes: a description of each raw tensor.
     """
 
     in_graph: Callable[..., tuple[Tensors, Tensors]]
@@ -66,11 +66,11 @@ class RawInput:
 
 
 class Reader(Protocol):
-    """What comes in.
+    """Reads raw input.
 
     Attributes:
-        signature: shape and type of a batch of source tensors; axes of size `None` are padded.
-        max_batch_length: how long the sources of a batch may be in all, padded to the longest.
+        signature: shape and type of a batch of source tensors. Axes of size `None` are padded.
+        max_batch_length: the maximum total length of a batch, with all sources padded to the longest.
     """
 
     @property
@@ -80,31 +80,31 @@ class Reader(Protocol):
     def max_batch_length(self) -> float: ...
 
     def read(self, item: Any, options: Any) -> Reading:
-        """Reads one item: a path, bytes, an array, a string.
+        """Reads one item: a path, bytes, an array or a string.
 
-        Its sources may be a generator, so that a long recording need not fit into memory.
+        The sources may be a generator, so a long recording need not fit into memory.
 
         Raises:
-            ValueError, TypeError or OSError: the item cannot be read; the message says why.
+            ValueError, TypeError or OSError: the item cannot be read. The message says why.
         """
         ...
 
     def raw_inputs(self) -> dict[str, RawInput]:
-        """The ways to call an exported model, by the name of the signature."""
+        """Returns the ways to call an exported model, by the name of the signature."""
         ...
 
 
 class Codec:
-    """Tokens and text. The methods that raise `NotImplementedError` are for each task to write.
+    """Converts between tokens and text. A task implements the methods that raise `NotImplementedError`.
 
     Attributes:
-        output_notes: what each output of an exported model is.
+        output_notes: a description of each output of an exported model.
         resources: lookup tables that the graph uses.
-        packages: what must be imported before an export is loaded.
+        packages: packages to import before an export is loaded.
 
     Args:
-        config: of the application.
-        vocabulary: all tokens that can be written.
+        config: the configuration of the application.
+        vocabulary: all tokens of the output.
     """
 
     output_notes: Mapping[str, str] = {}
@@ -116,65 +116,65 @@ class Codec:
         self.vocabulary = vocabulary
 
     def prepare(self, source: Tensors) -> Tensors:
-        """Graph code from source tensors to what the encoder takes."""
+        """Graph code: converts source tensors to the input of the encoder."""
         return source
 
     def search_options(self, options: Any) -> Any:
-        """The options with what this task always demands, tokens that must never be written for example."""
+        """Adds the requirements of this task to the options, such as tokens that are never written."""
         return options
 
     def scorers(self, memory: Tensors, options: Any) -> Sequence[Any]:
-        """Further scorers of the search."""
+        """Returns additional scorers of the search."""
         return ()
 
     def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
-        """Graph code: the texts of hypotheses `(batch, num_best, target)`, strings `(batch, num_best)`."""
+        """Graph code: converts hypotheses `(batch, num_best, target)` to strings `(batch, num_best)`."""
         raise NotImplementedError
 
     def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
-        """Graph code: everything there is to say of a batch of sources; at least `text` and `score`.
+        """Graph code: returns all outputs for a batch of sources, at least `text` and `score`.
 
         Args:
-            source: the source tensors, with what `prepare` returned.
-            memory: of the encoder.
-            result: of the search.
-            forced: of a teacher-forced pass over the best tokens: `token_ids` `(batch, target)`, `attention`, `logits`.
+            source: the source tensors, with the result of `prepare`.
+            memory: the memory of the encoder.
+            result: the result of the search.
+            forced: the result of a teacher-forced pass over the best tokens: `token_ids` `(batch, target)`,
+                `attention`, `logits`.
         """
         raise NotImplementedError
 
     def join(self, reading: Reading, parts: AnsweredParts, options: Any) -> Any:
-        """The result of one item from the outputs of its sources. An item with nothing to answer has no parts."""
+        """Builds the result of an item from the outputs of its sources. `parts` may be empty."""
         raise NotImplementedError
 
     def failed(self, item: Any, error: str) -> Any:
-        """The result of an item that cannot be answered."""
+        """Returns the result of a bad item."""
         raise NotImplementedError
 
     def serve(self, outputs: Tensors, context: Tensors, options: Any) -> Tensors:
-        """Graph code: what an exported model answers; rows whose status is not `ok` have no text."""
+        """Graph code: returns the outputs of an exported model. Rows whose status is not `ok` have no text."""
         status = context["status"]
         return {**clear_rows(outputs, status != OK), "status": status}
 
     def files(self) -> dict[str, str]:
-        """Further text files of a preset, by name."""
+        """Returns additional text files of a preset, by name."""
         return {}
 
     def take_files(self, texts: Mapping[str, str]) -> None:
-        """Takes back what `files` gave."""
+        """Loads the text files that `files` returned."""
 
 
 class Examples:
-    """Rows of a manifest as training examples, with what is particular about the data of the task.
+    """Rows of a manifest as training examples, with everything that is specific to the data of the task.
 
-    A set of examples is made in two steps, so that texts are tokenized once: the constructor tokenizes, and `bind`
-    turns tokens into ids once there is a vocabulary. The methods that raise `NotImplementedError` are for each task to
-    write.
+    Texts are tokenized once: the constructor tokenizes, and `bind` converts tokens to ids as soon as there is a
+    vocabulary. A task implements the methods that raise `NotImplementedError`.
 
     Attributes:
-        columns: our names of the source and of the target column.
-        path_columns: those of them that name files.
-        reward_metric: what self-critical training rewards by default.
-        source_signature: shape and type of a batch of the sources that `reading` gives.
+        columns: our names of the source column and the target column.
+        path_columns: the columns that contain file paths.
+        reward_metric: the default reward of self-critical training.
+        source_signature: shape and type of a batch of the sources that `reading` returns.
     """
 
     columns: tuple[str, str]
@@ -189,59 +189,59 @@ class Examples:
 
     @staticmethod
     def data_check(config: Any, codec: Any) -> DataCheck:
-        """The check of a manifest of this task; without a codec there is no vocabulary yet."""
+        """Returns the data check of this task. Without a codec there is no vocabulary yet."""
         raise NotImplementedError
 
     @staticmethod
     def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
-        """What the task measures. The first metric chooses the weights that training keeps."""
+        """Computes the metrics of the task. The first one selects the weights that training keeps."""
         raise NotImplementedError
 
     def measure(self, results: Iterable[Any]) -> tuple[dict[str, MetricResult], list[str], list[str]]:
-        """Metrics, texts and sources of the results of all examples, which come one after the other."""
+        """Returns metrics, texts and sources, given an iterator over the results of all examples."""
         texts, sources = map(list, zip(*((result.text, result.source) for result in results), strict=True))
         references = [self.references(index) for index in range(len(self))]
         return self.metrics(texts, references, sources), texts, sources
 
     def make_vocabulary(self) -> Vocabulary:
-        """The vocabulary of a new application."""
+        """Builds the vocabulary of a new application."""
         raise NotImplementedError
 
     def new_words(self, codec: Any) -> Iterable[str]:
-        """Words of the data that fine-tuning adds to the vocabulary."""
+        """Returns the words of the data that fine-tuning adds to the vocabulary."""
         return self.make_vocabulary().words
 
     def unknown_rates(self, codec: Any) -> dict[str, float]:
-        """The share of out-of-vocabulary tokens, for each column of text."""
+        """Returns the fraction of out-of-vocabulary tokens for each text column."""
         return {}
 
     def fit_codec(self, codec: Any) -> None:
-        """Lets the codec learn from the texts what it needs besides the vocabulary."""
+        """Fits the parts of the codec that depend on the texts, besides the vocabulary."""
 
     def bind(self, codec: Any, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
-        """Makes the examples ready for a model.
+        """Prepares the examples for a model.
 
         Args:
-            cache: folder for what is computed once for each source.
-            training: whether they are for training, or for validation and evaluation.
-            quiet: whether nothing is shown.
+            cache: folder for features that are computed once per source.
+            training: whether the examples are for training, not for validation or evaluation.
+            quiet: whether to show nothing.
         """
         self.codec = codec
 
     def batches(self, training_config: Any) -> Batches:
-        """Batches of `{"source": ..., "tokens": ...}` for training."""
+        """Returns batches of `{"source": ..., "tokens": ...}` for training."""
         raise NotImplementedError
 
     def reading(self, index: int) -> Reading:
-        """An example as the pipeline answers it; its `item` names the example."""
+        """Returns an example as input of the pipeline. Its `item` names the example."""
         raise NotImplementedError
 
     def references(self, index: int) -> list[str]:
-        """The texts that people wrote for this example."""
+        """Returns the reference texts of an example."""
         return [self.rows[index][self.columns[1]]]
 
     def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
-        """The texts of token ids that were sampled for examples."""
+        """Converts token ids that were sampled for examples to texts."""
         ids = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor()
         return [text.decode() for text in self.codec.texts(ids[:, tf.newaxis], {})[:, 0].numpy()]
 
@@ -251,24 +251,24 @@ class Examples:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """What is made of the result of a search. Tasks add their own fields."""
+    """Options of the post-processing. Tasks add their own fields."""
 
 
 def no_extra_loss(config: Any) -> None:
-    """Most tasks train with cross-entropy alone."""
+    """Returns `None`: most tasks train with cross-entropy alone."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """How the parts of an application are made.
+    """Factories of the parts of an application.
 
     Attributes:
-        reader: from a configuration.
-        codec: from a configuration and a vocabulary.
-        model: from a configuration and a vocabulary.
+        reader: makes a reader from a configuration.
+        codec: makes a codec from a configuration and a vocabulary.
+        model: makes a model from a configuration and a vocabulary.
         examples: the class of the examples.
-        load_pretrained: fills a new model with pretrained weights, where there are any.
-        extra_loss: a further loss of the training, from a configuration.
+        load_pretrained: loads pretrained weights into a new model, if there are any.
+        extra_loss: makes an additional training loss from a configuration.
     """
 
     reader: Callable[[Any], Reader]

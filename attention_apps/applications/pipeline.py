@@ -1,4 +1,4 @@
-"""The one path from source tensors to answers, which live use, evaluation and the export share."""
+"""The path from source tensors to outputs, shared by predictions, evaluation and export."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,24 +14,24 @@ from attention_apps.decoding import DecodingOptions, beam_search
 from attention_apps.models import Seq2Seq
 
 BATCH_SIZE = 32
-# Sources that are read before any of them is answered, so that batches can be made of sources of similar length.
+# The number of sources to read ahead, so that sources of similar length can share a batch.
 _GROUP_SIZE = 64
 
 Outputs = dict[str, np.ndarray]
 
 
 class Pipeline:
-    """Encodes sources, searches for the best texts, and explains them, in one graph.
+    """Encodes sources, searches for the best texts and computes their attention, in one graph.
 
     The encoder runs once. One teacher-forced pass over the best tokens gives attention and probabilities.
 
     Args:
         model: a built `Seq2Seq`.
-        options: of the search.
+        options: options of the search.
         search: `beam_search`, or a function with the same arguments.
 
     Call arguments:
-        source: tensors as `reader.signature` has them, or what the encoder takes.
+        source: tensors with the signature `reader.signature`, or the input of the encoder.
 
     Returns:
         A dict of tensors with the batch axis first; see `Codec.outputs`.
@@ -62,13 +62,13 @@ class Pipeline:
         best = result.token_ids[:, 0, : tf.maximum(tf.reduce_max(result.lengths[:, 0]), 1)]  # (B, T)
         tokens = tf.concat([tf.fill(tf.shape(best[:, :1]), START), best[:, :-1]], axis=1)
         forced = {**decoder(tokens, memory, return_dict=True), "token_ids": best}
-        if forced["attention"] is None:  # a decoder without attention looks nowhere
+        if forced["attention"] is None:  # a decoder without attention
             shape = tf.concat([tf.shape(best), tf.shape(memory["mask"])[1:]], axis=0)
             forced["attention"] = tf.ensure_shape(tf.zeros(shape), (None, None, memory["mask"].shape[1]))
         return self.codec.outputs(source, memory, result, forced)
 
     def run(self, source: Mapping[str, np.ndarray], signature: Mapping[str, tf.TensorSpec]) -> Outputs:
-        """Answers a batch of arrays by the compiled graph."""
+        """Runs the compiled graph on a batch of arrays."""
         key = str(signature)
         if key not in self._graphs:
             self._graphs[key] = tf.function(self, [dict(signature)], autograph=False)
@@ -96,16 +96,16 @@ def answer_items(
     raise_errors: bool = False,
     on_source: Callable[[Reading, Source, bool], None] = lambda reading, source, is_last: None,
 ) -> Iterator[Any]:
-    """Answers items one after the other, in their order and in bounded memory.
+    """Yields the result of each item, in order and in bounded memory.
 
-    Whatever goes wrong with one item becomes the error of its result, and harms no other.
+    An error in one item becomes the `error` of its result and does not affect the others.
 
     Args:
-        read: turns an item into its sources.
-        options: of the post-processing, for `Codec.join`.
-        signature: of the sources.
-        raise_errors: whether an error is raised instead, for calls with one item.
-        on_source: called for each source that was answered, with whether it is the last of its item.
+        read: converts an item to its sources.
+        options: options of the post-processing, for `Codec.join`.
+        signature: the signature of the sources.
+        raise_errors: whether to raise errors instead, for calls with one item.
+        on_source: called after each source, with whether it is the last one of its item.
     """
     parts: list[tuple[Source, Outputs | None]] = []
     error = None
@@ -130,7 +130,7 @@ def answer_items(
 
 
 def _pieces(items: Iterable[Any], read: Callable[[Any], Reading]) -> Iterator[_Piece]:
-    """The sources of all items. Each waits for the next one, so that the last of an item is known as such."""
+    """Yields the sources of all items. Each is held back until the next one is read, to detect the last of an item."""
     for item in items:
         reading, waiting = Reading((), item), None
         try:
@@ -146,7 +146,7 @@ def _pieces(items: Iterable[Any], read: Callable[[Any], Reading]) -> Iterator[_P
 
 
 def _groups(pieces: Iterable[_Piece], pipeline: Pipeline) -> Iterator[list[_Piece]]:
-    """Pieces that are answered together. Within an item no more than fill a batch: whoever waits wants progress."""
+    """Yields pieces to run together. Pieces of one item fill at most one batch, so that progress shows early."""
     group: list[_Piece] = []
     length = 0.0
     for piece in pieces:
@@ -165,7 +165,7 @@ def _answer_group(pipeline, group, signature):
     for batch in _batches(pieces, pipeline.reader.max_batch_length):
         try:
             outputs = _run(pipeline, batch, signature)
-        except Exception:  # one of them is at fault, so each is tried alone
+        except Exception:  # run each alone, so that only the bad one fails
             outputs = [_run_alone(pipeline, piece, signature) for piece in batch]
         for piece, row in zip(batch, outputs, strict=True):
             piece.outputs = row
@@ -173,7 +173,7 @@ def _answer_group(pipeline, group, signature):
 
 
 def _batches(pieces: Sequence[_Piece], max_length: float) -> Iterator[list[_Piece]]:
-    """Batches of pieces of similar length."""
+    """Yields batches of pieces of similar length."""
     batch: list[_Piece] = []
     for piece in sorted(pieces, key=lambda piece: piece.source.length):
         if batch and (len(batch) == BATCH_SIZE or piece.source.length * (len(batch) + 1) > max_length):
@@ -199,7 +199,7 @@ def _run(pipeline, batch, signature):
 
 
 def _stack(arrays: Sequence[np.ndarray], spec: tf.TensorSpec) -> np.ndarray:
-    """Arrays with a batch axis, padded with zeros or empty strings."""
+    """Stacks arrays along a new batch axis, padded with zeros or empty strings."""
     arrays = [np.asarray(array) for array in arrays]
     if all(array.shape == arrays[0].shape for array in arrays):
         return np.stack(arrays)

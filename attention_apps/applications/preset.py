@@ -1,4 +1,4 @@
-"""A trained application on disk: a folder of plain files, checked before anything in it is used.
+"""A trained application on disk: a folder of plain files that are verified before use.
 
 `config.json`, text files (a vocabulary), `weights.safetensors` (arrays, no code), `README.md` (the card), and
 `SHA256SUMS` over all of them. Loading a preset runs no code from it.
@@ -20,20 +20,20 @@ from attention_apps.files import recover_folder, replaced_folder, write_file
 
 CONFIG, WEIGHTS, CARD, SUMS = "config.json", "weights.safetensors", "README.md", "SHA256SUMS"
 FORMAT = 2
-# Nothing larger is read. The presets that ship are smaller by far.
+# Larger files are rejected. The presets of the package are far smaller.
 MAX_BYTES = {CONFIG: 1 << 20, SUMS: 1 << 16, CARD: 1 << 20, WEIGHTS: 4 << 30}
 MAX_TEXT_BYTES = 64 << 20
 MAX_FILES = 32
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _PRESET_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
 _SUM_LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
-# Where the scales of a weight in 8 bits are kept. No path of a weight ends like this.
+# The suffix of the scales of an 8-bit weight. No weight path ends with it.
 _SCALE = ":scale"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What a folder holds: the task, its configuration, text files by name, and arrays by path."""
+    """The contents of a preset folder: the task, its configuration, text files by name, and arrays by path."""
 
     task: str
     config: dict[str, Any]
@@ -51,20 +51,20 @@ class Preset:
 
 
 def presets_root() -> Path:
-    """Where the presets lie: inside the installed package, or at the top of a checkout."""
+    """Returns the folder of the presets: inside the installed package, or at the top of a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "weights"
     return inside if inside.is_dir() else package.parent / "weights"
 
 
 def preset_names() -> list[str]:
-    """The presets that came with the package."""
+    """Returns the names of the presets in the package."""
     root = presets_root()
     return sorted(folder.name for folder in root.iterdir() if (folder / CONFIG).is_file()) if root.is_dir() else []
 
 
 def find_preset(name_or_folder: str | os.PathLike) -> Path:
-    """The folder of a preset, by the name of one that came with the package or by its folder."""
+    """Returns the folder of a preset, given the name of a preset in the package or a folder."""
     folder = Path(name_or_folder)
     recover_folder(folder)
     if folder.is_dir():
@@ -79,10 +79,10 @@ def find_preset(name_or_folder: str | os.PathLike) -> Path:
 
 
 def write_preset(folder: str | os.PathLike, preset: Preset, card: str, bits: int = 32) -> None:
-    """Writes a folder as a whole: another process sees the old one or the new one, never a part.
+    """Writes a preset atomically: another process sees the old folder or the new one, never a part.
 
     Args:
-        bits: of a weight; see `Application.save`.
+        bits: bits per weight; see `Application.save`.
     """
     from safetensors.numpy import save
 
@@ -103,7 +103,7 @@ def write_preset(folder: str | os.PathLike, preset: Preset, card: str, bits: int
 
 
 def read_preset(folder: str | os.PathLike) -> Preset:
-    """Reads a folder after checking every file in it against its hash; raises `ValueError` on anything odd."""
+    """Verifies the hash of every file in a folder, then reads them. Raises `ValueError` if anything is wrong."""
     from safetensors.numpy import load
 
     folder = Path(folder)
@@ -125,12 +125,12 @@ def read_preset(folder: str | os.PathLike) -> Preset:
 
 
 def read_task(folder: str | os.PathLike) -> str:
-    """The task of a preset, not yet checked against its hash."""
+    """Returns the task of a preset without verifying its hash."""
     return _parse_config(Path(folder), _read(Path(folder), CONFIG))["task"]
 
 
 def pack_weights(weights: Mapping[str, np.ndarray], bits: int) -> dict[str, np.ndarray]:
-    """Arrays as they are stored. In 8 bits, those of one axis stay floats of 16 bits: they are small."""
+    """Converts arrays for storage. With 8 bits, small arrays of one axis are stored as 16-bit floats."""
     packed = {}
     for path, array in weights.items():
         array = np.asarray(array, order="C")
@@ -144,15 +144,15 @@ def pack_weights(weights: Mapping[str, np.ndarray], bits: int) -> dict[str, np.n
 
 
 def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Integers of 8 bits and the scales they are to be multiplied by, one for each channel.
+    """Returns 8-bit integers and the scale of each channel.
 
-    The channels are those of the axis that loses least: the last axis of a dense kernel, the first of an embedding.
+    The channel axis is the one with the smallest error: the last axis of a dense kernel, the first of an embedding.
     """
     best = None
     for axis in range(array.ndim):
         others = tuple(other for other in range(array.ndim) if other != axis)
         scale = np.maximum(np.abs(array).max(axis=others, keepdims=True) / 127, 1e-12).astype(np.float32)
-        if scale.size * 8 > array.size:  # more scales than pay
+        if scale.size * 8 > array.size:  # too many scales to save space
             continue
         integers = np.clip(np.rint(array / scale), -127, 127).astype(np.int8)
         loss = float(np.square(integers * scale - array).sum())
@@ -165,7 +165,7 @@ def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unpack_weights(packed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Undoes `pack_weights`, as float32."""
+    """Reverses `pack_weights`, and returns float32."""
     weights = {}
     for path, array in packed.items():
         if path.endswith(_SCALE):
@@ -182,7 +182,7 @@ def unpack_weights(packed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _read_sums(folder):
-    """The expected hash of each file; the folder must hold these files and no others."""
+    """Returns the expected hash of each file. The folder must hold exactly these files."""
     path = folder / SUMS
     if not path.is_file():
         raise ValueError(f"{folder}: {SUMS} is missing; `save` writes it")

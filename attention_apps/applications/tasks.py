@@ -14,16 +14,16 @@ TASKS = {
 
 
 def application_class(task: str) -> Any:
-    """The application of a task, imported only now."""
+    """Imports and returns the application class of a task."""
     module, name, _ = TASKS[task]
     return getattr(importlib.import_module(module), name)
 
 
 def load(name_or_folder: str | os.PathLike) -> Any:
-    """Loads a preset, whatever its task.
+    """Loads a preset of any task.
 
     Args:
-        name_or_folder: the name of a preset that came with the package, or the folder of one that `save` wrote.
+        name_or_folder: the name of a preset in the package, or a folder that `save` wrote.
 
     Returns:
         An `ImageCaptioner`, `SpeechRecognizer`, `TextSummarizer` or `SentenceCompressor`.

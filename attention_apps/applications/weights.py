@@ -1,4 +1,4 @@
-"""The weights of a model by path, as presets store them."""
+"""Access to the weights of a model by path, as presets store them."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from attention_apps.training.fine_tuning import weight_paths
 
 
 def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
-    """The weights by path; one that is used in two places is under the first of them."""
+    """Returns the weights by path. A shared weight has its first path."""
     named: dict[int, tuple[str, keras.Variable]] = {}
     for path, weight in weight_paths(model):
         named.setdefault(id(weight), (path, weight))
@@ -17,7 +17,7 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def assign_weights(model: keras.Model, arrays: Mapping[str, np.ndarray]) -> None:
-    """Fills the model with arrays by path. None may be missing, left over or of another shape."""
+    """Assigns arrays to the weights by path. Paths and shapes must match exactly."""
     weights = named_weights(model)
     for problem, names in (("lacks", weights.keys() - arrays.keys()), ("has unknown", arrays.keys() - weights.keys())):
         if names:
@@ -33,9 +33,9 @@ def assign_weights(model: keras.Model, arrays: Mapping[str, np.ndarray]) -> None
 def match_hard_attention(
     wanted: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Arrays under the paths of another model; hard attention is a layer around the attention.
+    """Renames arrays to the paths of another model, which may add or drop the hard attention layer.
 
-    Its baseline is a statistic of training. Where there is none yet, the new model's own is kept.
+    The baseline of hard attention is a training statistic. If it is missing, the new model keeps its own.
     """
     plain = {_without_hard(path): array for path, array in arrays.items()}
     renamed = {path: plain.pop(_without_hard(path)) for path in wanted if _without_hard(path) in plain}

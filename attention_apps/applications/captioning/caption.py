@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Caption(Result):
-    """A caption and how it came about.
+    """A caption with its score, confidence, alternatives and attention.
 
     Attributes:
         text: the caption.
-        score: what the search ranked it by; more is better.
+        score: the score of the search; higher is better.
         tokens: its words.
-        alternatives: text and score of each hypothesis asked for, best first.
-        attention: `(words, rows, columns)`, how much each region of the photo was looked at for each word.
-        confidence: how sure the model is, from 0 to 1.
+        alternatives: text and score of each hypothesis that was requested, best first.
+        attention: `(words, rows, columns)`, the attention of each word to each region of the photo.
+        confidence: the confidence of the model, from 0 to 1.
         unsure: whether the confidence is below the threshold of the preset.
         error: why the photo could not be captioned, or `None`.
         source: the item that was captioned.
-        pixels: `(height, width, 3)`, what the model saw of the photo, made smaller if it is large.
+        pixels: `(height, width, 3)`, the part of the photo that the model saw, reduced in size if large.
     """
 
     text: str
@@ -48,19 +48,19 @@ class Caption(Result):
 
     @classmethod
     def failed(cls, source: Any, error: str) -> "Caption":
-        """The result of an image that could not be captioned."""
+        """Returns the result of an image that could not be captioned."""
         return cls("", float("-inf"), [], [], None, error=error, source=source)
 
     def plot(self, path: str | os.PathLike | None = None) -> "Figure":
-        """Draws the photo, and for each word where the model looked, as PNG, SVG or PDF by the ending of the path."""
+        """Draws where the model looked for each word. The path's suffix selects PNG, SVG or PDF."""
         return draw_photo_attention(self._shown(), path)
 
     def to_html(self, path: str | os.PathLike | None = None) -> str:
-        """Writes a page that lights up where the model looked for the word under the pointer; it needs nothing else."""
+        """Writes a self-contained page that highlights where the model looked for the word under the pointer."""
         return write_photo_attention(self._shown(), self.alternatives, path)
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows: the photo and its words, with styles of their own."""
+        """Returns the HTML that a notebook shows: the photo and its words, with their own styles."""
         return None if self.pixels is None else photo_attention_html(self._shown(), self.alternatives)
 
     def _shown(self):

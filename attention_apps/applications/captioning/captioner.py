@@ -59,12 +59,12 @@ class ImageCaptioner(Application):
     def caption(self, images: Sequence[Image], **options: Any) -> list[Caption]: ...
 
     def caption(self, images: Image | Sequence[Image], **options: Any) -> Caption | list[Caption]:
-        """Captions one image, or each of a list: paths, bytes, PIL images or arrays.
+        """Captions one image or a list of images: paths, bytes, PIL images or arrays.
 
-        A single image that cannot be read raises an error; in a list it gets a caption with its `error` and no text.
+        A single image that cannot be read raises an error. In a list, its caption has an `error` and no text.
 
         Args:
-            options: of the search, as keywords: `beam_size=3, num_best=5`.
+            options: options of the search, such as `beam_size=3, num_best=5`.
         """
         return self.answer(images, options)
 

@@ -1,4 +1,4 @@
-"""Captions as tokens, and what the model says of a photo as a `Caption`."""
+"""Converts captions to tokens, and model outputs to a `Caption`."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from attention_apps.preprocessing import captions
 
 
 class CaptionCodec(Codec):
-    """Writes captions in the words of a vocabulary: lower case, without punctuation."""
+    """Writes captions in lowercase words of a vocabulary, without punctuation."""
 
     output_notes: Mapping[str, str] = {
         "text": "captions, best first",

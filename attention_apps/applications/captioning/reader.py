@@ -1,4 +1,4 @@
-"""Photos as the pixels that the model sees."""
+"""Reads photos as the pixels that the model sees."""
 
 from typing import Any
 
@@ -49,12 +49,12 @@ class ImageReader:
         return {DEFAULT_SIGNATURE: RawInput(self.in_graph, specs, {"image_bytes": [example]}, {"image_bytes": _NOTE})}
 
     def _shrink(self, pixels: np.ndarray) -> np.ndarray:
-        """The photo as its caption shows it: small, and without what the model does not see."""
+        """Returns the photo for the caption's plots: reduced in size, and cropped to what the model sees."""
         if self.fit == "crop":
             side = min(pixels.shape[:2])
             top, left = ((length - side) // 2 for length in pixels.shape[:2])
             pixels = pixels[top : top + side, left : left + side]
         image = PIL.Image.fromarray(pixels)
-        # From twice the size on, blocks become their means first: that takes a third of the time.
+        # A photo of at least twice the size is first averaged in blocks, which takes a third of the time.
         image.thumbnail((_MAX_SHOWN_SIDE, _MAX_SHOWN_SIDE), reducing_gap=1.0)
         return np.asarray(image)

@@ -28,7 +28,7 @@ class TagCodec(Codec):
     """Tags that keep or delete the words of a sentence.
 
     Args:
-        vocabulary: the words that the model knows: in lower case, numbers as `##`.
+        vocabulary: the words that the model knows, in lowercase, with numbers as `##`.
     """
 
     output_notes: Mapping[str, str] = {
@@ -48,7 +48,7 @@ class TagCodec(Codec):
 
     @staticmethod
     def forms(vocabulary: Vocabulary) -> tuple[str, ...]:
-        """The words of a vocabulary in the forms that the model knows."""
+        """Returns the words of a vocabulary in the forms that the model knows."""
         return to_model_forms(vocabulary, model_form).tokens
 
     def prepare(self, source: Tensors) -> Tensors:
@@ -57,7 +57,7 @@ class TagCodec(Codec):
         return {"token_ids": tf.where(token_ids == UNKNOWN, unknown_class_ids(forms), token_ids)}
 
     def search_options(self, options: CompressionDecodingOptions) -> CompressionDecodingOptions:
-        """As many tags as there are words, and the same tag again and again."""
+        """Allows as many tags as there are words, and repeated tags."""
         length = self.config.max_source_length + 1
         return replace(options, max_length=length, min_length=1, no_repeat_ngram_size=0, banned_tokens=())
 
@@ -74,7 +74,7 @@ class TagCodec(Codec):
         tokens = source["tokens"]
         written, keep = (one[:, 0] for one in _kept(result.token_ids[:, :1], tokens))
         is_word = tokens != ""
-        # A tag has a probability of its own; the end token has not.
+        # Only tags have a probability, not the end token.
         tags = tf.pad(token_probabilities(forced), [[0, 0], [0, tf.shape(tokens)[1]]])[:, : tf.shape(tokens)[1]]
         return {
             "text": self.texts(result.token_ids, source),
@@ -103,7 +103,7 @@ class TagCodec(Codec):
             raise ValueError(f"`sentences` must be None in an export. Received: sentences={options.sentences}")
         rows, tokens, sentences = context["rows"], context["tokens"], context["sentences"]
         batch = tokens.nrows()
-        outputs = {name: tensor[:-1] for name, tensor in outputs.items()}  # the last sentence is of no text
+        outputs = {name: tensor[:-1] for name, tensor in outputs.items()}  # the last sentence belongs to no text
         kept = tf.boolean_mask(outputs["kept"], sentences[:-1] != "")
         confidence = tf.math.unsorted_segment_min(outputs["confidence"], rows, batch)
         joined = {
@@ -133,7 +133,7 @@ def _line(source, outputs):
 
 
 def _kept(token_ids, tokens):
-    """The source tokens as they are written, and whether each is kept, `(batch, num_best, source)`."""
+    """Returns the source tokens as they are written, and whether each is kept, `(batch, num_best, source)`."""
     missing = tf.maximum(tf.shape(tokens)[1] - tf.shape(token_ids)[2], 0)
     tags = tf.pad(token_ids, [[0, 0], [0, 0], [0, missing]])[..., : tf.shape(tokens)[1]]
     tokens = tf.broadcast_to(tokens[:, tf.newaxis], tf.shape(tags))
@@ -142,7 +142,7 @@ def _kept(token_ids, tokens):
 
 
 def _join_sentences(texts, rows, batch):
-    """The sentences `(sentences, num_best)` of each text with spaces between them; empty ones are left out."""
+    """Joins the sentences `(sentences, num_best)` of each text with spaces, and skips empty ones."""
     joined = []
     for rank in range(texts.shape[1]):
         is_left = texts[:, rank] != ""

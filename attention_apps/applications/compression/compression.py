@@ -9,14 +9,14 @@ from attention_apps.applications.summarization.summary import Summary
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Compression(Summary):
-    """A `Summary` that has a line for each sentence, made of words of that sentence.
+    """A `Summary` with one line per sentence, made of words of that sentence.
 
-    Where the decoder looks is fixed, so the attention of each line is a diagonal.
+    The decoder reads one fixed position per step, so the attention of each line is a diagonal.
     """
 
     @property
     def kept(self) -> list[bool]:
-        """For each of the `source_tokens`, whether it is in the text."""
+        """Whether each of the `source_tokens` is in the text."""
         kept = [False] * len(self.source_tokens)
         for line in self.lines:
             start, end = line.passage

@@ -16,10 +16,10 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 
 
 class SentenceCompressor(Application):
-    """Shortens each sentence of a text by deleting words, and keeps the others as they were typed.
+    """Shortens each sentence of a text by deleting words. The kept words are not changed.
 
-    With `sentences=N`, only N sentences are kept, a line for each: the first, and those whose encoding is most like
-    that of the whole text. A text of fewer than four words stays as it is.
+    With `sentences=N`, only N sentences are kept, one per line: the first, and those whose encoding is most similar to
+    that of the whole text. A text of fewer than four words stays unchanged.
 
     Example:
         compressor = SentenceCompressor.from_preset()
@@ -44,12 +44,12 @@ class SentenceCompressor(Application):
     def compress(self, texts: Sequence[str | bytes], **options: Any) -> list[Compression]: ...
 
     def compress(self, texts: str | bytes | Sequence[str | bytes], **options: Any) -> Compression | list[Compression]:
-        """Compresses one text, or each of a list: strings, or bytes of UTF-8.
+        """Compresses one text or a list of texts: strings, or UTF-8 bytes.
 
-        A single item that is not a text raises an error; in a list it gets a result with its `error` and no text.
+        A single item that is not a text raises an error. In a list, its result has an `error` and no text.
 
         Args:
-            options: of the search and the output, as keywords: `max_words=12, sentences=3`.
+            options: options of the search and the output, such as `max_words=12, sentences=3`.
         """
         return self.answer(texts, options)
 

@@ -41,12 +41,12 @@ class TagDecoderConfig:
 
 @dataclass(frozen=True)
 class CompressionDecodingOptions(DecodingOptions):
-    """`DecodingOptions` with limits on the number of words kept; punctuation counts too.
+    """`DecodingOptions` with limits on the number of kept words. Punctuation counts as words.
 
-    The lengths, n-grams and banned tokens of `DecodingOptions` have no effect: there is a tag for each word.
+    The lengths, n-grams and banned tokens of `DecodingOptions` have no effect, because every word gets one tag.
 
     Args:
-        keep_bias: added to the score of each word that is kept.
+        keep_bias: added to the score of each kept word.
     """
 
     beam_size: int = 4

@@ -1,4 +1,4 @@
-"""Sentences and which of their words are kept as training examples."""
+"""Training examples: sentences, and which of their words are kept."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,11 +24,11 @@ from attention_apps.training.config import TrainingConfig
 
 
 class CompressionExamples(Examples):
-    """One example for each row: the words of a sentence, and a tag for each.
+    """One example per row: the words of a sentence, and a tag for each word.
 
     Args:
-        rows: of a manifest, with `document` and `summary`. Rows may have `keep`, a 0 or 1 for each word between spaces;
-            without it, the words of the summary are looked for in the document.
+        rows: rows of a manifest, with `document` and `summary`. Rows may have `keep`, a 0 or 1 for each word between
+            spaces. Without it, the words of the summary are searched in the document.
     """
 
     columns = ("document", "summary")
@@ -111,7 +111,7 @@ class CompressionExamples(Examples):
 
 
 def _problem_with(row: Row) -> str | None:
-    """Why a row cannot be learned from, or `None`."""
+    """Returns why a row cannot be used for training, or `None`."""
     if "keep" in row.values:
         keep, count = row["keep"], len(row["document"].split())
         if not isinstance(keep, str) or set(keep) - {"0", "1"} or len(keep) != count:
@@ -124,14 +124,14 @@ def _problem_with(row: Row) -> str | None:
 
 
 def _tokens(rows: Sequence[Row], column: str) -> Iterator[list[bytes]]:
-    """The tokens of a column: rows with `keep` are split at spaces, the others like typed text."""
+    """Yields the tokens of a column. Rows with `keep` are split at spaces, the others like typed text."""
     typed = iter(tokens_of([row[column] for row in rows if "keep" not in row.values], tokenize_sentence))
     for row in rows:
         yield [word.encode() for word in row[column].split()] if "keep" in row.values else next(typed)
 
 
 def _align(document, summary):
-    """Whether each word of the document is one of the summary's, the earliest of several; `None` if they differ."""
+    """Returns whether each document word is in the summary, with the earliest match, or `None` if there is no match."""
     remaining, keep = list(reversed(summary)), []
     for word in document:
         keep.append(bool(remaining) and word == remaining[-1])

@@ -14,10 +14,10 @@ _SIZE = KEEP + 1
 
 
 def keep_limit(mask: tf.Tensor, options: CompressionDecodingOptions) -> Scorer:
-    """A scorer that makes keeping words more or less likely, and keeps their number within limits.
+    """Returns a scorer that applies `keep_bias` and the limits on the number of kept words.
 
     Args:
-        mask: `(batch, source)`, true for words.
+        mask: boolean `(batch, source)`, true for words.
     """
     lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
 
@@ -34,5 +34,5 @@ def keep_limit(mask: tf.Tensor, options: CompressionDecodingOptions) -> Scorer:
 
 
 def _at(tag, rows):
-    """1 for the tag in the rows that are true, `(rows, tags)`."""
+    """Returns `(rows, tags)` with 1 for the tag in the true rows, else 0."""
     return tf.cast(rows, tf.float32)[:, tf.newaxis] * tf.one_hot(tag, _SIZE)

@@ -1,4 +1,4 @@
-"""Texts as sentences of tokens."""
+"""Reads texts as tokenized sentences."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from attention_apps.preprocessing.sentences import piece_starts
 
 
 class SentenceReader:
-    """Reads strings, and bytes of UTF-8, sentence by sentence; a sentence longer than the model reads is cut."""
+    """Reads strings or UTF-8 bytes sentence by sentence. A sentence that is too long for the model is split."""
 
     max_batch_length = float("inf")
     signature: ClassVar[Mapping[str, tf.TensorSpec]] = {"tokens": tf.TensorSpec((None, None), tf.string)}
@@ -35,12 +35,12 @@ class SentenceReader:
         return Reading(make_sources(tokens, passages[:1] if options.sentences == 1 else passages), item, shown)
 
     def in_graph(self, text: tf.Tensor) -> tuple[Tensors, Tensors]:
-        """Reads all sentences of all texts; the context says which text each sentence belongs to."""
+        """Reads all sentences of all texts. The context says which text each sentence belongs to."""
         tokens, starts, context = read_text_in_graph(text, tokenize_sentence)
         pieces = piece_starts(starts, self.max_length).flat_values
         rows = tf.boolean_mask(tokens.value_rowids(), pieces)
         sentences = tf.RaggedTensor.from_row_starts(tokens.flat_values, tf.where(pieces)[:, 0])
-        # One more sentence, of no text: a search over no sentence at all has nothing to begin with.
+        # One more sentence, which belongs to no text, because a search over an empty batch fails.
         padded = pad(tf.concat([sentences, tf.constant([["."]])], axis=0))
         return {"tokens": padded}, {**context, "rows": rows, "tokens": tokens, "sentences": padded}
 

@@ -1,4 +1,4 @@
-"""Summaries in the model's own words and in words copied from the text."""
+"""Converts summaries to tokens, and model outputs to a `Summary`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ class SummaryCodec(Codec):
     """Writes words of the vocabulary, and copies out-of-vocabulary words from the source.
 
     Args:
-        vocabulary: words in their usual spelling; the model knows them in lower case.
+        vocabulary: words in their usual spelling. The model sees them in lowercase.
     """
 
     output_notes: Mapping[str, str] = {
@@ -50,7 +50,7 @@ class SummaryCodec(Codec):
         "source_tokens": "what was read, then empty strings",
         "status": STATUS_NOTE,
     }
-    # Where the text begins in what the encoder reads.
+    # The position of the text in the encoder's input.
     first_position = 0
 
     def __init__(self, config: SummarizerConfig, vocabulary: Vocabulary):
@@ -60,7 +60,7 @@ class SummaryCodec(Codec):
 
     @staticmethod
     def forms(vocabulary: Vocabulary) -> tuple[str, ...]:
-        """The words of a vocabulary in the forms that the model knows."""
+        """Returns the words of a vocabulary in the forms that the model knows."""
         return to_model_forms(vocabulary).tokens
 
     def prepare(self, source: Tensors) -> Tensors:
@@ -70,7 +70,7 @@ class SummaryCodec(Codec):
         return {"token_ids": token_ids, "source_ids": copied_ids}
 
     def search_options(self, options: SummaryDecodingOptions) -> SummaryDecodingOptions:
-        """A search never writes a token that stands for out-of-vocabulary words."""
+        """Bans the tokens that stand for out-of-vocabulary words."""
         banned = sorted({*options.banned_tokens, UNKNOWN, *UNKNOWN_CLASS_IDS})
         return replace(options, banned_tokens=tuple(banned))
 
@@ -80,7 +80,7 @@ class SummaryCodec(Codec):
         return (word_limit(self.vocabulary, memory["source_ids"], options.min_words, options.max_words),)
 
     def words(self, token_ids: tf.Tensor, source: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
-        """Graph code: the tokens of hypotheses `(batch, num_best, target)`, and which of them are copied."""
+        """Graph code: returns the tokens of hypotheses `(batch, num_best, target)`, and which of them are copied."""
         return restore_case(token_ids, source["source_ids"], source["tokens"], self.vocabulary)
 
     def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
@@ -135,7 +135,7 @@ class SummaryCodec(Codec):
 
 
 def chosen_parts(parts: list[tuple[Source, Any]], count: int | None) -> list[tuple[Source, Any]]:
-    """The passages that are most like the text as a whole, `count` of them, in their order."""
+    """Returns the `count` passages that are most similar to the whole text, in their order."""
     if count is None or len(parts) <= count:
         return parts
     if count == 1:
@@ -145,13 +145,13 @@ def chosen_parts(parts: list[tuple[Source, Any]], count: int | None) -> list[tup
 
 
 def mean_encoding(memory: Tensors) -> tf.Tensor:
-    """The mean of the encoder's states over the source, `(batch, dim)`."""
+    """Returns the mean of the encoder's states over the source, `(batch, dim)`."""
     real = tf.cast(memory["mask"], tf.float32)[..., tf.newaxis]
     return tf.reduce_sum(tf.cast(memory["values"], tf.float32) * real, 1) / tf.maximum(tf.reduce_sum(real, 1), 1.0)
 
 
 def serve_text(outputs: Tensors, context: Tensors) -> Tensors:
-    """What an exported model answers: a short text is its own summary, a blank one has none."""
+    """Returns the outputs of an exported model. A short text is its own summary, a blank one has none."""
     outputs = {name: tensor for name, tensor in outputs.items() if name != "encoding"}
     status, source_tokens = context["status"], outputs["source_tokens"]
     is_answered = (status == OK) | (status == CUT)

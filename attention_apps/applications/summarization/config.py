@@ -15,16 +15,16 @@ from attention_apps.training.config import TrainingConfig
 class TextEncoderConfig:
     """The network that reads the text; see `TextEncoder` and `TransformerEncoder`."""
 
-    # By default the decoder's kind, so that one line makes both a Transformer.
+    # Defaults to the decoder's kind, so that one setting makes both a Transformer.
     kind: Literal["recurrent", "transformer"] | None = None
     # Width of the embeddings, and of the Transformer.
     embedding_dim: int = 128
     num_layers: int = 1
     dropout: float = 0.1
-    # Of the recurrent encoder: width of one direction.
+    # For the recurrent encoder: width of one direction.
     units: int = 224
     cell: Literal["lstm", "gru"] = "lstm"
-    # Of the Transformer.
+    # For the Transformer.
     num_heads: int = 4
     hidden_dim: int = 512
 
@@ -36,7 +36,7 @@ class TextEncoderConfig:
 
 @dataclass(frozen=True)
 class SummaryDecodingOptions(DecodingOptions):
-    """`DecodingOptions` with bounds on the number of words, which is what stands between spaces."""
+    """`DecodingOptions` with limits on the number of words, counted between spaces."""
 
     beam_size: int = 4
     max_length: int = 22
@@ -59,10 +59,10 @@ def require_word_limits(options: Any) -> None:
 
 @dataclass(frozen=True)
 class SummaryOptions(OutputOptions):
-    """How much of a long text is summarized.
+    """Options of the post-processing: how much of a long text is summarized.
 
     Args:
-        sentences: lines of the summary, one for each passage; see `TextSummarizer`.
+        sentences: the number of lines in the summary, one per passage; see `TextSummarizer`.
     """
 
     sentences: int | None = None

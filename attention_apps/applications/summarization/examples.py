@@ -1,4 +1,4 @@
-"""Documents and their summaries as training examples."""
+"""Training examples: documents and their summaries."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,17 +20,17 @@ from attention_apps.preprocessing.text_corpus import TextCorpus, tokens_of
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
 
-# Examples share a batch if both their lengths are in the same class.
+# Examples share a batch if their source and target lengths are in the same classes.
 _SOURCE_CLASSES, _TARGET_CLASSES = 16, 6
-# `Batches` changes lengths by up to a tenth at random; factors above 1.23 keep classes apart.
+# `Batches` changes lengths at random by up to a tenth. Factors above 1.23 keep the classes apart.
 _BETWEEN_CLASSES = 1.3
 
 
 class SummaryExamples(Examples):
-    """One example for each row: what is read, what of it can be copied, and what is to be written.
+    """One example per row: the source ids, the ids that can be copied, and the target ids.
 
     Args:
-        rows: of a manifest, with `document` and `summary`. Only the first tokens of a long document are used.
+        rows: rows of a manifest, with `document` and `summary`. Only the first tokens of a long document are used.
     """
 
     columns = ("document", "summary")
@@ -45,7 +45,7 @@ class SummaryExamples(Examples):
 
     @staticmethod
     def make_corpus(rows: Sequence[Row]) -> TextCorpus:
-        """The tokens of the documents and the summaries."""
+        """Tokenizes the documents and the summaries."""
         documents, summaries = ([row[name] for row in rows] for name in ("document", "summary"))
         return TextCorpus(tokens_of(documents, text.tokenize), tokens_of(summaries, text.tokenize))
 
@@ -91,7 +91,7 @@ class SummaryExamples(Examples):
 
     @property
     def lengths(self) -> np.ndarray:
-        """A number for each example, close for examples with similar source and target lengths."""
+        """A number per example, similar for examples with similar source and target lengths."""
         sources = np.minimum(self.corpus.documents.lengths, self.config.max_source_length)
         classes = _classes(sources, _SOURCE_CLASSES) * _TARGET_CLASSES
         return _BETWEEN_CLASSES ** (classes + _classes(self.corpus.summaries.lengths, _TARGET_CLASSES))
@@ -112,7 +112,7 @@ class SummaryExamples(Examples):
         return {"source": source, "tokens": self._target(self.corpus.summaries[index], first)}
 
     def _target(self, summary: np.ndarray, first: Mapping[int, int]) -> np.ndarray:
-        """Ids of the extended vocabulary, between start and end."""
+        """Returns ids of the extended vocabulary, between start and end."""
         ids = self._word_ids[summary].tolist()
         forms = self.corpus.form_of[summary].tolist()
         copied = [
@@ -123,14 +123,14 @@ class SummaryExamples(Examples):
 
 
 def corpus_reading(corpus: TextCorpus, index: int, document: str, max_length: int) -> Reading:
-    """A document of a corpus as the pipeline answers it: its first tokens as one passage."""
+    """Returns a document of a corpus as input of the pipeline: its first tokens as one passage."""
     tokens = [corpus.words[code].encode() for code in corpus.documents[index][:max_length]]
     shown = TextShown(document, [plain_token(token) for token in tokens])
     return Reading(make_sources(tokens, [(0, len(tokens))]), document, shown)
 
 
 def decode_samples(examples: Any, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
-    """The texts of token ids that were sampled for documents."""
+    """Converts token ids that were sampled for documents to texts."""
     ids = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor()
     readings = [examples.reading(index) for index in indices]
     tokens = [next(iter(reading.sources)).tensors["tokens"].tolist() for reading in readings]
@@ -140,6 +140,6 @@ def decode_samples(examples: Any, token_ids: Sequence[list[int]], indices: Seque
 
 
 def _classes(lengths, count):
-    """Which of `count` classes of about equal size each length belongs to."""
+    """Assigns each length to one of `count` classes of about equal size."""
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="nearest"))
     return np.searchsorted(edges, lengths, side="left")

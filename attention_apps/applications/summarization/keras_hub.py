@@ -1,4 +1,4 @@
-"""Pretrained KerasHub models as summarizers: another codec and another model."""
+"""Pretrained KerasHub models as summarizers, with their own codec and model."""
 
 import dataclasses
 import os
@@ -23,16 +23,16 @@ from attention_apps.preprocessing.text import JOINER
 from attention_apps.preprocessing.text_corpus import TextCorpus, tokens_of
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
-# The longest summary that is written or learned, unless the configuration says otherwise.
+# The maximum length of a summary, in training and in use, unless the configuration sets another.
 _MAX_LENGTH = 64
-# What sub-words start with that follow a space.
+# The prefixes of sub-words that follow a space.
 _SPACES = ("Ġ", "▁")
 
 
 class HubTokenizer:
-    """The sub-words of a KerasHub model, by names that no two of them share.
+    """The sub-words of a KerasHub model, with unique names.
 
-    The name of a sub-word is its text, with a joiner mark in front if no space comes before it.
+    The name of a sub-word is its text, with a leading joiner mark if no space precedes it.
 
     Args:
         language_model: a `Seq2SeqLM` with its preprocessor.
@@ -45,10 +45,10 @@ class HubTokenizer:
         self.vocabulary = Vocabulary(_names(self.tokenizer, self.hub_tokens))
 
     def tokenize(self, strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
-        """The sub-words of each text, `(batch, None)`; in a graph with ops of TensorFlow Text."""
+        """Returns the sub-words of each text, `(batch, None)`. In a graph it uses ops of TensorFlow Text."""
         texts = text.normalize(strings)
         if tf.inside_function():
-            with tf.init_scope():  # the tables that it makes on first use belong to no graph
+            with tf.init_scope():  # the tables that it creates on first use must not belong to a graph
                 self.tokenizer._maybe_initialized_tf()
             ids = tf.cast(self.tokenizer(texts), tf.int32)
         else:
@@ -58,14 +58,14 @@ class HubTokenizer:
         return tf.gather(tf.constant(self.vocabulary.tokens), tf.gather(self.hub_tokens.our_ids, ids))
 
     def detokenize(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """The texts of ids `(batch, num_best, target)`."""
+        """Converts ids `(batch, num_best, target)` to texts."""
         rows = tf.reshape(token_ids, [-1, tf.shape(token_ids)[-1]])
         pieces = tf.ragged.boolean_mask(tf.gather(self.hub_tokens.hub_ids, rows), rows >= len(SPECIAL_TOKENS))
         return tf.reshape(text.normalize(_detokenized(self.tokenizer, pieces)), tf.shape(token_ids)[:2])
 
 
 class HubCodec(SummaryCodec):
-    """Reads and writes the sub-words of a KerasHub model, and copies none."""
+    """Reads and writes the sub-words of a KerasHub model, without copying."""
 
     packages = ("tensorflow_text",)
 
@@ -80,12 +80,12 @@ class HubCodec(SummaryCodec):
         return {"token_ids": self.vocabulary.lookup(source["tokens"])}
 
     def search_options(self, options: SummaryDecodingOptions) -> SummaryDecodingOptions:
-        """Refuses summaries that do not fit into the decoder's cache."""
+        """Rejects lengths that do not fit into the decoder's cache."""
         longest = self.config.decoder.max_length - len(self.tokenizer.hub_tokens.before_start)
         if options.max_length > longest:
             raise ValueError(
-                f"`max_length` must be at most {longest}; `decoder.max_length` of the configuration makes room for "
-                f"more. Received: max_length={options.max_length}"
+                f"`max_length` must be at most {longest}. Set `decoder.max_length` in the configuration for longer "
+                f"summaries. Received: max_length={options.max_length}"
             )
         return options
 
@@ -103,12 +103,12 @@ class HubCodec(SummaryCodec):
         return self.tokenizer.detokenize(token_ids)
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes a preset of KerasHub, for `from_keras_hub` or KerasHub itself to read."""
+        """Writes a KerasHub preset, which `from_keras_hub` and KerasHub can read."""
         self.tokenizer.language_model.save_to_preset(os.fspath(folder))
 
 
 def _make_examples_class(tokenizer: HubTokenizer) -> type[SummaryExamples]:
-    """The examples of a KerasHub model, whose vocabulary is fixed."""
+    """Returns the class of examples for a KerasHub model, whose vocabulary is fixed."""
 
     class HubExamples(SummaryExamples):
         @staticmethod
@@ -126,7 +126,7 @@ def _make_examples_class(tokenizer: HubTokenizer) -> type[SummaryExamples]:
             return ()
 
         def unknown_rates(self, codec: Any) -> dict[str, float]:
-            return {}  # sub-words make up any text
+            return {}  # sub-words can encode any text
 
     def _pieces(line: str) -> list[str]:
         return [name.decode() for name in tokenizer.tokenize([line]).to_list()[0]]
@@ -135,7 +135,7 @@ def _make_examples_class(tokenizer: HubTokenizer) -> type[SummaryExamples]:
 
 
 def keras_hub_parts(model: Any, config: SummarizerConfig | None) -> tuple[SummarizerConfig, Vocabulary, Parts]:
-    """The configuration, vocabulary and parts of a `Seq2SeqLM`, or of a preset's name or folder."""
+    """Returns the configuration, vocabulary and parts for a `Seq2SeqLM`, or for the name or folder of its preset."""
     import keras_hub
 
     if isinstance(model, str | os.PathLike):
@@ -144,7 +144,7 @@ def keras_hub_parts(model: Any, config: SummarizerConfig | None) -> tuple[Summar
         received = type(model).__name__
         raise TypeError(f"`model` must be a `Seq2SeqLM` of KerasHub, or a preset of one. Received: {received}")
     if model.preprocessor is None:
-        raise ValueError("`model` must have its preprocessor, which has the tokenizer. Received: preprocessor=None")
+        raise ValueError("`model` must have its preprocessor, which holds the tokenizer. Received: preprocessor=None")
     tokenizer = HubTokenizer(model)
 
     def make_model(config: SummarizerConfig, vocabulary: Vocabulary) -> Seq2Seq:
@@ -161,7 +161,7 @@ def keras_hub_parts(model: Any, config: SummarizerConfig | None) -> tuple[Summar
 
 
 def _config_for(language_model, hub_tokens):
-    """The configuration of a new summarizer: as much is read as the model's preprocessor packs."""
+    """Returns the configuration of a new summarizer, with the source length of the model's preprocessor."""
     preprocessor = language_model.preprocessor
     frame = len(hub_tokens.before_source) + len(hub_tokens.after_source)
     room = min(preprocessor.decoder_sequence_length, _MAX_LENGTH)
@@ -175,7 +175,7 @@ def _config_for(language_model, hub_tokens):
 
 
 def _names(tokenizer, hub_tokens):
-    """A name for each of our ids after the special ones, no two the same."""
+    """Returns a unique name for each of our ids after the special tokens."""
     hub_ids = hub_tokens.hub_ids[len(SPECIAL_TOKENS) :]
     raw = [tokenizer.id_to_token(index) for index in hub_ids]
     spelled = _detokenized(tokenizer, tf.ragged.constant([[index] for index in hub_ids], tf.int32))
@@ -190,5 +190,5 @@ def _names(tokenizer, hub_tokens):
 
 
 def _detokenized(tokenizer, ids):
-    """The texts of ragged ids; outside a graph, KerasHub returns a list."""
+    """Converts ragged ids to texts. Outside a graph, KerasHub returns a list."""
     return tf.convert_to_tensor(tokenizer.detokenize(ids), tf.string)

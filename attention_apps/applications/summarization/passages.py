@@ -1,4 +1,4 @@
-"""Which parts of a long text are read."""
+"""Cuts long texts into passages and chooses among them."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ Span = tuple[int, int]
 
 
 def sentence_spans(starts: Sequence[bool]) -> list[Span]:
-    """From where to where each sentence goes, given whether one begins at each token."""
+    """Returns the start and end of each sentence, given which tokens start one."""
     places = [*np.flatnonzero(starts).tolist(), len(starts)]
     return list(itertools.pairwise(places))
 
 
 def cut_into_passages(sentences: Sequence[Span], max_length: int, count: int = 1) -> list[Span]:
-    """Passages of whole sentences, none longer than `max_length`, and `count` of them if there are enough sentences.
+    """Cuts a text into passages of whole sentences of at most `max_length` tokens, `count` of them if possible.
 
-    A sentence that is longer is cut.
+    A sentence longer than `max_length` is split.
     """
     total = sentences[-1][1] if sentences else 0
     limit = min(max_length, -(-total // max(count, 1)))
@@ -31,10 +31,10 @@ def cut_into_passages(sentences: Sequence[Span], max_length: int, count: int = 1
 
 
 def choose_passages(features: np.ndarray, count: int) -> list[int]:
-    """The first passage, where news says what matters, and those most like the text as a whole, in its order.
+    """Chooses the first passage, which matters most in news, and those most similar to the whole text, in their order.
 
     Args:
-        features: `(passages, dim)`, a vector for each passage.
+        features: `(passages, dim)`, a vector per passage.
     """
     whole = features.mean(axis=0)
     norms = np.linalg.norm(features, axis=1) * np.linalg.norm(whole)

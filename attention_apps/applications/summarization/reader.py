@@ -1,4 +1,4 @@
-"""Texts as passages of tokens."""
+"""Reads texts as passages of tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from attention_apps.preprocessing.sentences import count_words, first_passage_le
 from attention_apps.preprocessing.text import JOINER, normalize
 from attention_apps.serving import DEFAULT_SIGNATURE
 
-# What became of a text: summarized; only its first passage was; too short to shorten, so it is its own summary; blank;
+# The status of a text: summarized; only its first passage summarized; too short, so it is its own summary; blank;
 # longer than an exported model reads.
 OK, CUT, SHORT, BLANK, TOO_LONG = "ok", "cut", "short", "blank", "text too long"
 # A text of fewer words is its own summary.
@@ -30,19 +30,20 @@ Tokenize = Callable[[tf.Tensor | Sequence[str | bytes]], tf.RaggedTensor]
 
 @dataclass(frozen=True, eq=False)
 class TextShown:
-    """A text as its result shows it: on one line, and as tokens."""
+    """A text for display in its result: on one line, and as tokens."""
 
     plain: str
     tokens: list[str]
 
 
 class TextReader:
-    """Reads strings, and bytes of UTF-8: a text that is longer than the model reads is cut at sentence boundaries.
+    """Reads strings or UTF-8 bytes. A text that is too long for the model is cut at sentence boundaries.
 
-    Without `sentences` only the first passage is read. With it, all passages are, and the codec chooses among them.
+    Without `sentences`, only the first passage is read. With it, all passages are read and the codec chooses among
+    them.
 
     Args:
-        tokenize: graph code from strings to tokens.
+        tokenize: graph code that converts strings to tokens.
     """
 
     max_batch_length = float("inf")
@@ -73,7 +74,9 @@ class TextReader:
 
 
 def read_text(item: Any, tokenize: Tokenize) -> tuple[list[bytes], list[Span], TextShown]:
-    """The tokens of a text, its sentences, and what its result shows. A text too short to shorten has no sentences."""
+    """Returns the tokens of a text, its sentences, and the text for display. A text too short to summarize has no
+    sentences.
+    """
     if not isinstance(item, str | bytes):
         raise TypeError(f"A text must be a string or bytes. Received: {type(item).__name__}")
     tokens = tokenize([item])
@@ -85,7 +88,7 @@ def read_text(item: Any, tokenize: Tokenize) -> tuple[list[bytes], list[Span], T
 
 
 def read_text_in_graph(texts: tf.Tensor, tokenize: Tokenize) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Tensors]:
-    """The tokens of texts, where their sentences start, and the context of an exported model."""
+    """Returns the tokens of texts, the starts of their sentences, and the context of an exported model."""
     is_too_long = tf.strings.length(texts) > MAX_TEXT_BYTES
     texts = tf.where(is_too_long, "", texts)
     tokens = tokenize(texts)
@@ -96,24 +99,24 @@ def read_text_in_graph(texts: tf.Tensor, tokenize: Tokenize) -> tuple[tf.RaggedT
 
 
 def make_sources(tokens: Sequence[bytes], passages: Sequence[Span]) -> list[Source]:
-    """A source for each passage of a text."""
+    """Returns a source for each passage of a text."""
     return [
         Source({"tokens": np.array(tokens[start:end], object)}, end - start, (start, end)) for start, end in passages
     ]
 
 
 def text_input(in_graph: Callable[..., tuple[Tensors, Tensors]]) -> dict[str, RawInput]:
-    """The one way to call an exported model that reads texts."""
+    """Returns the raw input of an exported model that reads texts."""
     specs = {"text": tf.TensorSpec([None], tf.string)}
     return {DEFAULT_SIGNATURE: RawInput(in_graph, specs, {"text": [_EXAMPLE]}, {"text": _NOTE})}
 
 
 def pad(tokens: tf.RaggedTensor) -> tf.Tensor:
-    """Tokens `(batch, source)`, padded with empty strings; at least one column."""
+    """Pads tokens with empty strings to `(batch, source)`, with at least one column."""
     padded = tokens.to_tensor("")
     return tf.pad(padded, [[0, 0], [0, tf.cast(tf.shape(padded)[1] == 0, tf.int32)]], constant_values="")
 
 
 def plain_token(token: bytes) -> str:
-    """A token without joiner marks."""
+    """Removes the joiner marks of a token."""
     return token.decode().replace(JOINER, "")

@@ -1,4 +1,4 @@
-"""Summaries of texts."""
+"""Text summarization with a pointer-generator or a KerasHub model."""
 
 from collections.abc import Sequence
 from typing import Any, Self, overload
@@ -16,12 +16,12 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 
 
 class TextSummarizer(Application):
-    """Writes a text in one line, and shows which words it read for each word it wrote.
+    """Summarizes a text in one line, and shows which words it read for each word it wrote.
 
-    A text longer than `max_source_length` tokens is cut into passages at sentence boundaries, and the first is
-    summarized. With `sentences=N`, N passages are, a line for each, in their order: the first, and those whose encoding
-    is most like that of the whole text. `Summary.passages` says what was read. A text of fewer than four words is its
-    own summary, and a blank one has none.
+    A text longer than `max_source_length` tokens is cut into passages at sentence boundaries, and the first passage is
+    summarized. With `sentences=N`, N passages are summarized, one per line, in their order: the first, and those whose
+    encoding is most similar to that of the whole text. `Summary.passages` lists the passages. A text of fewer than four
+    words is its own summary, and a blank text has none.
 
     Example:
         summarizer = TextSummarizer.from_preset()
@@ -47,9 +47,9 @@ class TextSummarizer(Application):
 
     @classmethod
     def from_keras_hub(cls, model: Any, config: SummarizerConfig | None = None) -> Self:
-        """Makes a summarizer of a pretrained KerasHub model, with our search, training and alignments.
+        """Makes a summarizer from a pretrained KerasHub model, with our search, training and alignments.
 
-        It reads and writes the sub-words of the model's own tokenizer, and copies none.
+        It reads and writes the sub-words of the model's own tokenizer, without copying.
 
         Args:
             model: a `Seq2SeqLM` with its preprocessor (BART, T5, T5Gemma), or the name or folder of its preset.
@@ -68,12 +68,12 @@ class TextSummarizer(Application):
     def summarize(self, texts: Sequence[str | bytes], **options: Any) -> list[Summary]: ...
 
     def summarize(self, texts: str | bytes | Sequence[str | bytes], **options: Any) -> Summary | list[Summary]:
-        """Summarizes one text, or each of a list: strings, or bytes of UTF-8.
+        """Summarizes one text or a list of texts: strings, or UTF-8 bytes.
 
-        A single item that is not a text raises an error; in a list it gets a summary with its `error` and no text.
+        A single item that is not a text raises an error. In a list, its summary has an `error` and no text.
 
         Args:
-            options: of the search and the output, as keywords: `max_words=12, sentences=3`.
+            options: options of the search and the output, such as `max_words=12, sentences=3`.
         """
         return self.answer(texts, options)
 

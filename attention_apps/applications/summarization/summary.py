@@ -12,8 +12,8 @@ from attention_apps.plots.alignment import Alignment, draw_alignments, write_ali
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Tokens of a verbatim summary whose attention is stored as a matrix, and numbers of the matrix of a whole summary:
-# both would grow with the square of the text.
+# The most tokens of a verbatim summary with an attention matrix, and the most numbers in the matrix of a whole summary.
+# Both would grow with the square of the text.
 _MAX_IDENTITY = 256
 _MAX_ATTENTION = 1 << 24
 
@@ -22,8 +22,8 @@ _MAX_ATTENTION = 1 << 24
 class SummaryLine:
     """The summary of one passage; for the attributes see `Summary`.
 
-    `attention` is `(tokens, end - start)`, or `None` if each token was copied from the same place of a long text.
-    `passage` is the range of tokens of the whole text that the model read.
+    `attention` is `(tokens, end - start)`, or `None` if each token was copied from the same position of a long text.
+    `passage` is the range of source tokens that the model read.
     """
 
     score: float
@@ -37,12 +37,12 @@ class SummaryLine:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Summary(Result):
-    """A summary and how it came about.
+    """A summary with its score, confidence, alternatives and attention.
 
     Attributes:
         lines: the summaries of the passages that were read, in the order of the text.
         source_tokens: the words and punctuation of the whole text.
-        separator: what stands between the lines in `text`.
+        separator: the separator between lines in `text`.
         threshold: the confidence below which the summary is `unsure`.
         error: why there is no summary, or `None`.
         source: the item that was summarized.
@@ -57,12 +57,12 @@ class Summary(Result):
 
     @classmethod
     def failed(cls, source: Any, error: str) -> Self:
-        """The result of an item that is not a text."""
+        """Returns the result of an item that is not a text."""
         return cls([], [], error=error, source=source)
 
     @classmethod
     def verbatim(cls, text: str, tokens: list[str], source: Any) -> Self:
-        """The text itself, for a text too short to summarize. A blank text has no lines.
+        """Returns the text itself, if it is too short to summarize. A blank text has no lines.
 
         A text of few words can still have very many tokens, such as 200,000 apostrophes.
         """
@@ -76,12 +76,12 @@ class Summary(Result):
 
     @property
     def score(self) -> float:
-        """What the search ranked it by, the mean over the lines; more is better."""
+        """The mean score of the lines in the search; higher is better."""
         return float(np.mean([line.score for line in self.lines])) if self.lines else float("-inf")
 
     @property
     def confidence(self) -> float:
-        """How sure the model is of its least sure line, from 0 to 1."""
+        """The lowest confidence of a line, from 0 to 1."""
         return min((line.confidence for line in self.lines), default=0.0)
 
     @property
@@ -96,7 +96,7 @@ class Summary(Result):
 
     @property
     def alternatives(self) -> list[tuple[str, float]]:
-        """Text and score of each hypothesis asked for, best first."""
+        """Text and score of each hypothesis that was requested, best first."""
         ranks = zip(*(line.alternatives for line in self.lines), strict=True)
         return [
             (self.separator.join(text for text, _ in rank if text), float(np.mean([score for _, score in rank])))
@@ -105,12 +105,12 @@ class Summary(Result):
 
     @property
     def copied(self) -> list[bool]:
-        """For each token, whether it was copied because it is out of vocabulary."""
+        """Whether each token was copied because it is out of vocabulary."""
         return [copied for line in self.lines for copied in line.copied]
 
     @property
     def attention(self) -> np.ndarray | None:
-        """`(tokens, source tokens)`: how much each source token was attended to for each token written.
+        """The attention of each summary token to each source token, `(tokens, source tokens)`.
 
         Computed at each call. `None` if it has more than 16 million numbers: use the attention of each line.
         """
@@ -137,11 +137,11 @@ class Summary(Result):
         return sum(end - start for start, end in self.passages) == len(self.source_tokens)
 
     def plot(self, path: str | os.PathLike | None = None) -> "Figure":
-        """Draws which words were read for each word written, as PNG, SVG or PDF by the ending of the path."""
+        """Draws which words were read for each word written. The path's suffix selects PNG, SVG or PDF."""
         return draw_alignments(self._alignments(), path)
 
     def to_html(self, path: str | os.PathLike | None = None) -> str:
-        """Writes a page that shows the words that were read when the pointer is on a word written."""
+        """Writes a self-contained page that shows which words were read for the written word under the pointer."""
         return write_alignments(self._alignments(), path)
 
     def _alignments(self):

@@ -14,10 +14,10 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 def word_limit(
     vocabulary: Vocabulary, source_ids: tf.Tensor, min_words: int = 0, max_words: int | None = None
 ) -> Scorer:
-    """A scorer that keeps the number of words, which is what stands between spaces, within bounds.
+    """Returns a scorer that limits the number of words, counted between spaces.
 
     Args:
-        source_ids: `(batch, source)`, ids of the extended vocabulary: there are as many further ids, all of words.
+        source_ids: `(batch, source)`, ids of the extended vocabulary. It has one additional id per position, all words.
     """
     batch, source = tf.unstack(tf.shape(source_ids))
     further = tf.zeros([source], tf.bool)
@@ -26,7 +26,7 @@ def word_limit(
     is_end = tf.range(tf.size(joins_before)) == END
 
     def call(token: tf.Tensor, state: Mapping[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]:
-        is_real = token >= len(SPECIAL_TOKENS)  # the start token is no word
+        is_real = token >= len(SPECIAL_TOKENS)  # the start token is not a word
         begins = is_real & ~tf.gather(joins_before, token) & ~state["joined"]
         words = state["words"] + tf.cast(begins | (is_real & (state["words"] == 0)), tf.int32)
         joined = is_real & tf.gather(joins_after, token)
