@@ -1,12 +1,13 @@
-"""Converts Moonshine-tiny from the quantized ONNX files of its authors to this library's model.
+"""Converts Moonshine-tiny from the quantized ONNX files of its authors to a preset of this library.
 
     npm pack @moonshine-ai/moonshine-js@0.1.29 && tar xzf moonshine-ai-moonshine-js-0.1.29.tgz
     pip download --no-deps useful-moonshine-onnx && unzip useful_moonshine_onnx-*.whl
-    python convert_moonshine.py package/dist/model/tiny/quantized moonshine_onnx/assets/tokenizer.json OUTPUT
+    python convert_moonshine.py package/dist/model/tiny/quantized moonshine_onnx/assets/tokenizer.json PRESET
 
-Needs `pip install onnx onnxruntime`. Writes `weights.safetensors` (float16) and `vocabulary.txt`, and fails if the
-converted model differs from onnxruntime. The files also quantize activations, which ours does not, so the comparison
-runs them with activations in float32. Then nothing but rounding is left, about 1e-4.
+Needs `pip install onnx onnxruntime`. Writes a preset in 8 bits, with the configuration in moonshine.toml and the card
+that the preset has already, and fails if the converted model differs from onnxruntime. The files also quantize
+activations, which ours does not, so the comparison runs them with activations in float32. Then nothing but rounding is
+left, about 1e-4.
 
 Model and tokenizer: Jeffries et al. 2024, "Moonshine", Useful Sensors (now Moonshine AI), MIT license.
 """
@@ -20,21 +21,17 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import numpy_helper
-from safetensors.numpy import save_file
 
+from attention_apps.applications import RecognizerConfig, SpeechRecognizer
 from attention_apps.constants import SPECIAL_TOKENS
 from attention_apps.models import MoonshineDecoder, MoonshineEncoder, Seq2Seq
 from attention_apps.preprocessing import Vocabulary
+from attention_apps.training import read_config
 
 HEADS, HEAD_DIM, ROTARY_DIM = 8, 36, 32
 # The remaining ids of the model, up to 32,767, have no sub-word and are never written.
 VOCABULARY_SIZE = 32_000
-# 6.5 tokens a second. More are written only by a model that repeats itself.
-MAX_TOKENS_PER_FRAME = 6.5 * 384 / 16_000
-
-# Heads (block, head) whose attention follows the recording: on joined digits their largest weight is within the word
-# for 89 to 98 % of the words, and moves forward from word to word for 93 to 99 %.
-ALIGNMENT_HEADS = ((3, 6), (3, 5), (4, 3), (4, 1))
+CONFIG = Path(__file__).with_name("moonshine.toml")
 
 # Of each decoder layer: self-attention query, key, value, output; cross-attention query, key, value, output; up, down.
 _DECODER_MATRICES = (
@@ -88,22 +85,12 @@ def _initializers(graph):
                 yield from _initializers(attribute.g)
 
 
-def make_model() -> Seq2Seq:
-    """Moonshine-tiny with random weights."""
-    decoder = MoonshineDecoder(
-        VOCABULARY_SIZE, max_tokens_per_frame=MAX_TOKENS_PER_FRAME, alignment_heads=ALIGNMENT_HEADS, name="decoder"
-    )
-    model = Seq2Seq(MoonshineEncoder(name="encoder"), decoder, name="moonshine")
-    model.build({"source": {"waveform": (None, None), "lengths": (None,)}, "tokens": (None, None)})
-    return model
-
-
-def convert(encoder_path: Path, decoder_path: Path) -> Seq2Seq:
+def convert(encoder_path: Path, decoder_path: Path, tokenizer: Path, config: RecognizerConfig) -> SpeechRecognizer:
     """Moonshine-tiny with the weights of two ONNX files."""
-    model = make_model()
-    convert_encoder(model.encoder, OnnxWeights(encoder_path))
-    convert_decoder(model.decoder, OnnxWeights(decoder_path, suffix="_merged_0"))
-    return model
+    recognizer = SpeechRecognizer(config, convert_vocabulary(tokenizer))
+    convert_encoder(recognizer.model.encoder, OnnxWeights(encoder_path))
+    convert_decoder(recognizer.model.decoder, OnnxWeights(decoder_path, suffix="_merged_0"))
+    return recognizer
 
 
 def convert_encoder(encoder: MoonshineEncoder, weights: OnnxWeights) -> None:
@@ -221,29 +208,24 @@ def compare(model: Seq2Seq, encoder_path: Path, decoder_path: Path, seconds: flo
     }
 
 
-def save_weights(model: Seq2Seq, path: Path) -> None:
-    """Writes the weights in float16, which changes no output, by their paths in the model."""
-    arrays = {variable.path: variable.numpy().astype("float16") for variable in model.weights}
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("onnx", type=Path, help="folder of encoder_model.onnx and decoder_model_merged.onnx")
     parser.add_argument("tokenizer", type=Path, help="tokenizer.json")
-    parser.add_argument("output", type=Path, help="folder that gets the weights and the vocabulary")
+    parser.add_argument("output", type=Path, help="folder of the preset")
+    parser.add_argument("--bits", type=int, default=8, choices=(8, 16, 32), help="of a weight (default: %(default)s)")
     arguments = parser.parse_args()
     paths = arguments.onnx / "encoder_model.onnx", arguments.onnx / "decoder_model_merged.onnx"
-    model = convert(*paths)
-    differences = compare(model, *paths)
+    recognizer = convert(*paths, arguments.tokenizer, read_config(RecognizerConfig, CONFIG))
+    differences = compare(recognizer.model, *paths)
     print(
         "largest difference from onnxruntime:", ", ".join(f"{name} {value:.1e}" for name, value in differences.items())
     )
     if max(differences.values()) > 1e-3:
         raise SystemExit("The converted model differs from onnxruntime.")
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    save_weights(model, arguments.output / "weights.safetensors")
-    convert_vocabulary(arguments.tokenizer).save(arguments.output / "vocabulary.txt")
+    card = arguments.output / "README.md"
+    text = card.read_text(encoding="utf-8") if card.is_file() else None
+    recognizer.save(arguments.output, card=text, bits=arguments.bits)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,6 @@ def ranked(outputs: dict[str, np.ndarray]) -> list[tuple[str, float]]:
 
 
 def best_tokens(outputs: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
-    """Returns the tokens of the best text and the attention of each."""
+    """The tokens of the best text and the attention of each. Sub-words may be single bytes of a character."""
     written = np.flatnonzero(outputs["tokens"] != b"")
-    return [token.decode() for token in outputs["tokens"][written]], outputs["attention"][written]
+    return [token.decode(errors="replace") for token in outputs["tokens"][written]], outputs["attention"][written]

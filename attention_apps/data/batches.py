@@ -204,8 +204,9 @@ class Batches:
             arrays = [example[number] for example in examples]
             shape = self._padded_shape(spec, arrays)
             padded = np.zeros((max(len(arrays), 1), *shape), spec.dtype.as_numpy_dtype)
-            for row, array in zip(padded, arrays):
-                row[tuple(slice(size) for size in array.shape)] = array
+            for row, array in enumerate(arrays):
+                place: tuple = (row, *map(slice, array.shape))
+                padded[place] = array
             batch.append(padded)
         return batch
 

@@ -1,4 +1,4 @@
-"""A tiny recognizer, and recordings for it: tones, one for each letter."""
+"""Tiny recognizers of both kinds, and recordings for them: tones, one for each letter."""
 
 import io
 
@@ -30,6 +30,36 @@ CONFIG = {
     "augmentation": {"spectrum_from_epoch": 1, "noise_alone": 2},
     "training": {"epochs": 2, "batch_size": 8, "max_batch_length": 20.0, "learning_rate": 1e-2, "validate_every": 2},
 }
+
+
+# Moonshine with the pieces of a few words.
+PIECES = ("▁a", "▁b", "ab", "c", ",", "▁", "<0xC3>", "<0xA9>", "<unused_12>", "▁the")
+MOONSHINE = {
+    "moonshine": {
+        "dim": 10,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "num_heads": 2,
+        "hidden_dim": 7,
+        "rotary_dim": 4,
+        "max_length": 12,
+    },
+    "case": "keep",
+    "punctuation": True,
+    "max_seconds": 4.0,
+    "features": {"num_mels": 12},
+    "decoding": {"beam_size": 3, "num_best": 2, "max_length": 13, "min_length": 2, "ctc_weight": 0.0},
+    "output": {"min_confidence": 0.0},
+    "training": {"epochs": 1, "batch_size": 5, "max_batch_length": 20.0, "learning_rate": 1e-3},
+}
+
+
+def make_moonshine(**changes):
+    """A recognizer of sub-words, whose texts depend on the recording."""
+    keras.utils.set_random_seed(4)
+    recognizer = SpeechRecognizer(read_config(RecognizerConfig, {**MOONSHINE, **changes}), Vocabulary(PIECES))
+    recognizer.model.decoder.embedding.assign(30 * recognizer.model.decoder.embedding)
+    return recognizer
 
 
 def make_config(**changes):

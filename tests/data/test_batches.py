@@ -135,6 +135,13 @@ def test_batches_are_padded_to_the_longest_and_keep_every_number():
         np.testing.assert_array_equal(batch["tokens"][row].nonzero()[0], range(length % 4 + 2))
 
 
+def test_an_entry_may_be_a_single_number():
+    signature = {"length": tf.TensorSpec((), tf.int32)}
+    examples = [{"length": np.int32(3)}, {"length": np.array(5)}]
+    (batch,) = arrays(Batches(examples, signature, batch_size=2, shuffle=False).batches(0))
+    assert batch["length"].tolist() == [3, 5]
+
+
 def test_several_targets_of_a_source_are_padded_in_number_and_length():
     examples = [{"tokens": np.ones((2, 3), int)}, {"tokens": np.full((1, 4), 2)}]
     signature = {"tokens": tf.TensorSpec((None, None), tf.int32)}

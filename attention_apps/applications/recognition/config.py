@@ -32,6 +32,40 @@ class ListenerConfig:
 
 
 @dataclass(frozen=True)
+class MoonshineConfig:
+    """A `MoonshineEncoder` and a `MoonshineDecoder`, which see for the arguments."""
+
+    dim: int = 288
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    num_heads: int = 8
+    hidden_dim: int = 1152
+    rotary_dim: int = 32
+    dropout: float = 0.0
+    # The longest transcript in tokens, and the most tokens for a second of a recording.
+    max_length: int = 194
+    tokens_per_second: float = 6.5
+    # A recording has an empty text if the decoder gives the end this probability before the first token. Below it, a
+    # search with `min_length` of at least 2 writes something, however likely the end is.
+    silence_threshold: float = 0.97
+    # Pairs of decoder layer and head whose attention follows the recording; by default all heads of the last layer.
+    alignment_heads: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        require_between(self, 1, 4096, "dim", "hidden_dim", "max_length")
+        require_between(self, 1, 64, "encoder_layers", "decoder_layers", "num_heads")
+        require_fraction(self, "dropout")
+        require_between(self, 0, 1, "silence_threshold")
+        require_between(self, 0.1, 100, "tokens_per_second")
+
+    def min_parameters(self, vocabulary_size: int) -> int:
+        """The fewest parameters the model can have, known without building it."""
+        encoder = self.encoder_layers * (4 * self.dim + 2 * self.hidden_dim)
+        decoder = self.decoder_layers * (8 * self.dim + 3 * self.hidden_dim)
+        return self.dim * (encoder + decoder + vocabulary_size)
+
+
+@dataclass(frozen=True)
 class SpeechDecodingOptions(DecodingOptions):
     """`DecodingOptions` with the weights of CTC and of a language model.
 
@@ -122,8 +156,15 @@ def _training():
 
 @dataclass(frozen=True)
 class RecognizerConfig:
-    """The configuration of a `SpeechRecognizer`. Lengths of recordings, also in `training`, are in seconds."""
+    """The configuration of a `SpeechRecognizer`. Lengths of recordings, also in `training`, are in seconds.
 
+    There are two kinds of models. With a section `moonshine` it is Moonshine, which reads waveforms and writes
+    sub-words. Without one it is a listener, which reads log-mel features, and a speller, which writes letters.
+    `encoder`, `decoder`, `ctc`, `language_model_order`, `augmentation.spectrum` and `augmentation.tempos` are for the
+    listener and speller alone.
+    """
+
+    moonshine: MoonshineConfig | None = None
     features: LogMelOptions = field(default_factory=LogMelOptions)
     encoder: ListenerConfig = field(default_factory=ListenerConfig)
     decoder: DecoderConfig = field(default_factory=_speller)
@@ -153,6 +194,8 @@ class RecognizerConfig:
 
     def min_parameters(self, vocabulary_size: int) -> int:
         """The fewest parameters the model can have, known without building it."""
+        if self.moonshine is not None:
+            return self.moonshine.min_parameters(vocabulary_size)
         listener = self.encoder.num_layers * self.encoder.units**2
         if self.encoder.front_end == "convolutional":
             listener += self.encoder.filters**2

@@ -10,8 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.parts import Examples, Reading
-from attention_apps.applications.recognition.codec import REDUCTION, LetterCodec
+from attention_apps.applications.recognition.codec import SpeechCodec
 from attention_apps.applications.recognition.config import RecognizerConfig
+from attention_apps.applications.recognition.letter_codec import REDUCTION, LetterCodec
 from attention_apps.applications.recognition.reader import AudioReader, make_source
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row
@@ -35,6 +36,8 @@ _RAMP_SECONDS = (0.005, 0.1)
 class SpeechExamples(Examples):
     """One example for each row: a recording and its transcript.
 
+    Texts are compared in lower case and without punctuation, whatever a recognizer writes.
+
     Recordings are decoded once and cached as 16-bit samples. In training there are also recordings of noise without
     words, numbered after the rows: half of them are steady, half come in bursts.
 
@@ -54,7 +57,7 @@ class SpeechExamples(Examples):
     # What is particular about the data
 
     @staticmethod
-    def data_check(config: RecognizerConfig, codec: LetterCodec | None) -> DataCheck:
+    def data_check(config: RecognizerConfig, codec: Any) -> DataCheck:
         def letters(text: str) -> list[str]:
             return tokenize(normalize(text, config.case, config.punctuation))
 
@@ -83,6 +86,8 @@ class SpeechExamples(Examples):
 
     @staticmethod
     def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
+        texts = [normalize(text, "lower") for text in texts]
+        references = [[normalize(text, "lower") for text in of_item] for of_item in references]
         return {"wer": wer(texts, references), "cer": cer(texts, references)}
 
     def make_vocabulary(self) -> Vocabulary:
@@ -98,10 +103,9 @@ class SpeechExamples(Examples):
 
     # Examples
 
-    def bind(self, codec: LetterCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
+    def bind(self, codec: SpeechCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
         self.codec, self.training = codec, training
-        encode = codec.vocabulary.encode
-        self._tokens = [np.array([START, *encode(tokenize(text)), END], np.int32) for text in self._transcripts]
+        self._tokens = [np.array([START, *codec.encode(text), END], np.int32) for text in self._transcripts]
         self.waveforms = FeatureCache(cache, {"samples": "int16", "sample_rate": SAMPLE_RATE})
         paths = [row["audio"] for row in self.rows]
         self.waveforms.fill(paths, lambda some: [_to_int16(read_audio(path)) for path in some], quiet=quiet)
@@ -112,11 +116,9 @@ class SpeechExamples(Examples):
         self._check_mixture()
 
     def batches(self, training_config: TrainingConfig) -> Batches:
-        features = tf.TensorSpec((None, self.config.features.num_mels), tf.float32)
-        source = {"features": features, "mask": tf.TensorSpec((None,), tf.bool)}
         return Batches(
             self,
-            {"source": source, "tokens": tf.TensorSpec((None,), tf.int32)},
+            {"source": self.trained_source(), "tokens": tf.TensorSpec((None,), tf.int32)},
             batch_size=training_config.batch_size,
             max_batch_length=training_config.max_batch_length,
             lengths=self.lengths,
@@ -146,12 +148,21 @@ class SpeechExamples(Examples):
         config, waveform = self.config.augmentation, _to_float(example["waveform"])
         if epoch >= config.waveform_from_epoch:
             waveform = config.waveform(waveform, random)
-        options = self.config.features
+        return {"source": self.make_source(waveform, random, epoch), "tokens": example["tokens"]}
+
+    def trained_source(self) -> dict[str, tf.TensorSpec]:
+        """Shape and type of what the encoder takes, for one example."""
+        features = tf.TensorSpec((None, self.config.features.num_mels), tf.float32)
+        return {"features": features, "mask": tf.TensorSpec((None,), tf.bool)}
+
+    def make_source(self, waveform: np.ndarray, random: np.random.Generator, epoch: int) -> dict[str, np.ndarray]:
+        """What the encoder takes: features, some of them masked, at another tempo."""
+        config, options = self.config.augmentation, self.config.features
         options = replace(options, hop=options.hop * float(random.choice(config.tempos)))
         features = waveform_features(waveform, options)
         if epoch >= config.spectrum_from_epoch:
             features = config.spectrum(features, random)
-        return {"source": _source(features), "tokens": example["tokens"]}
+        return {"features": features, "mask": np.ones(len(features), bool)}
 
     def select(self, epoch: int, random: np.random.Generator) -> np.ndarray:
         """The examples of an epoch: what the mixture says, and all of the noise."""
@@ -199,10 +210,6 @@ def _bursts(size, random):
     levels = np.resize([1, soft, soft, 1], 2 * count)  # before and after each ramp
     time = np.arange(size) / SAMPLE_RATE + random.uniform(0, _STRETCH_SECONDS[1])
     return np.interp(time, edges, levels).astype(np.float32)
-
-
-def _source(features):
-    return {"features": features, "mask": np.ones(len(features), bool)}
 
 
 def _to_int16(waveform):

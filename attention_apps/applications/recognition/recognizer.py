@@ -1,4 +1,4 @@
-"""Listen, Attend and Spell."""
+"""Speech recognition by Moonshine, or by Listen, Attend and Spell."""
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
@@ -8,12 +8,14 @@ import numpy as np
 
 from attention_apps.applications.application import Application
 from attention_apps.applications.parts import Parts
-from attention_apps.applications.recognition.codec import LetterCodec
 from attention_apps.applications.recognition.config import RecognizerConfig
 from attention_apps.applications.recognition.examples import SpeechExamples
+from attention_apps.applications.recognition.letter_codec import LetterCodec
 from attention_apps.applications.recognition.reader import AudioReader
+from attention_apps.applications.recognition.sub_word_codec import SubWordCodec
+from attention_apps.applications.recognition.sub_word_examples import SubWordExamples
 from attention_apps.applications.recognition.transcript import Transcript
-from attention_apps.models import Listener, Seq2Seq
+from attention_apps.models import Listener, MoonshineDecoder, MoonshineEncoder, Seq2Seq
 from attention_apps.models.decoder_config import make_decoder
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
@@ -21,18 +23,22 @@ Recording = str | PathLike | bytes | tuple[np.ndarray, float]
 
 
 class SpeechRecognizer(Application):
-    """Spells what is said in a recording, and says when each word was said.
+    """Writes down what is said in a recording, and when each word was said.
 
-    Listens with a `Listener`, which attention and CTC share, and searches for the text that both agree on. A recording
-    longer than `max_seconds` of the configuration is cut at pauses. Silence, noise and recordings of less than a tenth
-    of a second have an empty text; see `TranscriptOptions.min_confidence`.
+    The configuration chooses between two kinds of models. Moonshine, the default preset, reads the waveform and writes
+    sub-words, with case and punctuation. Listen, Attend and Spell reads log-mel features and spells; attention and CTC
+    share its listener, and the search finds the text that both agree on.
+
+    A recording longer than `max_seconds` of the configuration is cut at pauses. Silence, noise and recordings of less
+    than a tenth of a second have an empty text; see `TranscriptOptions.min_confidence`.
 
     Example:
         recognizer = SpeechRecognizer.from_preset()
         transcript = recognizer.transcribe("call.wav")
-        transcript.text, transcript.words   # ("GO", [SpokenWord("GO", 0.31, 0.62, 0.97)])
+        transcript.text, transcript.words   # ("Go.", [SpokenWord("Go.", 0.31, 0.62, 0.97)])
 
     Reference:
+        Jeffries et al. 2024, "Moonshine: Speech Recognition for Live Transcription and Voice Commands".
         Chan et al. 2016, "Listen, Attend and Spell"; Chorowski et al. 2015, "Attention-Based Models for Speech
         Recognition"; Hori et al. 2017, "Joint CTC/Attention Decoding for End-to-End Speech Recognition".
     """
@@ -42,14 +48,8 @@ class SpeechRecognizer(Application):
     default_preset = "listen_attend_spell_an4"
 
     def __init__(self, config: RecognizerConfig | None = None, vocabulary: Vocabulary | None = None):
-        parts = Parts(
-            reader=AudioReader,
-            codec=LetterCodec,
-            model=make_model,
-            examples=SpeechExamples,
-            extra_loss=lambda config: config.ctc,
-        )
-        super().__init__(config, vocabulary, parts)
+        is_moonshine = config is not None and config.moonshine is not None
+        super().__init__(config, vocabulary, MOONSHINE if is_moonshine else LISTEN_ATTEND_SPELL)
 
     @overload
     def transcribe(self, recordings: Recording, quiet: bool = False, **options: Any) -> Transcript: ...
@@ -82,8 +82,8 @@ class SpeechRecognizer(Application):
         self._pipelines = {}
 
 
-def make_model(config: RecognizerConfig, vocabulary: Vocabulary) -> Seq2Seq:
-    """Builds the listener and the speller of a recognizer."""
+def make_listener_and_speller(config: RecognizerConfig, vocabulary: Vocabulary) -> Seq2Seq:
+    """Builds Listen, Attend and Spell."""
     size = len(vocabulary)
     encoder = Listener(
         size,
@@ -98,3 +98,38 @@ def make_model(config: RecognizerConfig, vocabulary: Vocabulary) -> Seq2Seq:
     mels = config.features.num_mels
     model.build({"source": {"features": (None, None, mels), "mask": (None, None)}, "tokens": (None, None)})
     return model
+
+
+def make_moonshine(config: RecognizerConfig, vocabulary: Vocabulary) -> Seq2Seq:
+    """Builds Moonshine."""
+    sizes = config.moonshine
+    assert sizes is not None
+    shared = {
+        "dim": sizes.dim,
+        "num_heads": sizes.num_heads,
+        "hidden_dim": sizes.hidden_dim,
+        "rotary_dim": sizes.rotary_dim,
+        "dropout": sizes.dropout,
+    }
+    decoder = MoonshineDecoder(
+        len(vocabulary),
+        num_layers=sizes.decoder_layers,
+        max_length=sizes.max_length,
+        max_tokens_per_frame=sizes.tokens_per_second * SubWordCodec.frame_seconds,
+        alignment_heads=sizes.alignment_heads,
+        name="decoder",
+        **shared,
+    )
+    model = Seq2Seq(MoonshineEncoder(num_layers=sizes.encoder_layers, name="encoder", **shared), decoder)
+    model.build({"source": {"waveform": (None, None), "lengths": (None,)}, "tokens": (None, None)})
+    return model
+
+
+LISTEN_ATTEND_SPELL = Parts(
+    reader=AudioReader,
+    codec=LetterCodec,
+    model=make_listener_and_speller,
+    examples=SpeechExamples,
+    extra_loss=lambda config: config.ctc,
+)
+MOONSHINE = Parts(reader=AudioReader, codec=SubWordCodec, model=make_moonshine, examples=SubWordExamples)

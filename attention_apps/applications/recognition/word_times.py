@@ -18,10 +18,19 @@ def letter_spans(alignment: tf.Tensor, is_aligned: tf.Tensor, attention: tf.Tens
         is_aligned: whether there is one, `(batch,)`.
         attention: `(batch, letters, positions)`.
     """
+    return tf.where(is_aligned[:, tf.newaxis, tf.newaxis], alignment, attention_spans(attention))
+
+
+def attention_spans(attention: tf.Tensor) -> tf.Tensor:
+    """The position that each token attends to most, never going back, `(batch, tokens, 2)`.
+
+    Args:
+        attention: `(batch, tokens, positions)`.
+    """
     looked_at = tf.argmax(attention, axis=2, output_type=tf.int32)
     is_before = tf.linalg.band_part(tf.ones([tf.shape(attention)[1]] * 2, tf.bool), -1, 0)
-    middles = tf.reduce_max(tf.where(is_before, looked_at[:, tf.newaxis], 0), axis=2)  # never going back
-    return tf.where(is_aligned[:, tf.newaxis, tf.newaxis], alignment, tf.stack([middles, middles + 1], axis=2))
+    middles = tf.reduce_max(tf.where(is_before, looked_at[:, tf.newaxis], 0), axis=2)
+    return tf.stack([middles, middles + 1], axis=2)
 
 
 def spoken_words(
@@ -33,12 +42,12 @@ def spoken_words(
     num_frames: tf.Tensor,
     seconds: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
-    """The words among the letters, with their times in seconds.
+    """The words among the tokens, with their times in seconds.
 
     Args:
-        tokens: letters, spaces between words, and empty strings after the last, `(batch, letters)`.
-        spans: the positions of each letter, `(batch, letters, 2)`.
-        confidences: of each letter, from 0 to 1, `(batch, letters)`.
+        tokens: letters or sub-words with spaces between words, and empty strings after the last, `(batch, tokens)`.
+        spans: the positions of each token, `(batch, tokens, 2)`.
+        confidences: of each token, from 0 to 1, `(batch, tokens)`.
         frame_seconds: of one position.
         loud: whether there is sound in each `FRAME_SECONDS` of the recording, `(batch, frames)`.
         num_frames: how many of those there are, `(batch,)`.
@@ -48,15 +57,17 @@ def spoken_words(
         A dict of tensors `(batch, words)`: `words`, `start`, `end` and `word_confidence`, with empty strings and zeros
         after the last word.
     """
-    is_letter = (tokens != "") & (tokens != " ")
-    begins = is_letter & ~tf.pad(is_letter[:, :-1], [[0, 0], [1, 0]])
-    number = tf.cumsum(tf.cast(begins, tf.int32), axis=1)  # of the word that each letter is of, from 1
+    spelled = tf.strings.strip(tokens)
+    is_part = spelled != ""
+    follows_part = tf.pad(is_part[:, :-1], [[0, 0], [1, 0]])
+    begins = is_part & (tf.strings.regex_full_match(tokens, r"(?s)\s.*") | ~follows_part)
+    number = tf.cumsum(tf.cast(begins, tf.int32), axis=1)  # of the word that each token is of, from 1
     counts = number[:, -1]
     batch, most = tf.shape(tokens)[0], tf.maximum(tf.reduce_max(counts), 0)
-    words = tf.boolean_mask(tf.range(batch)[:, tf.newaxis] * most + number - 1, is_letter)
+    words = tf.boolean_mask(tf.range(batch)[:, tf.newaxis] * most + number - 1, is_part)
 
-    def over_words(reduce, of_letters):
-        return tf.reshape(reduce(tf.boolean_mask(of_letters, is_letter), words, batch * most), [batch, most])
+    def over_words(reduce, of_tokens):
+        return tf.reshape(reduce(tf.boolean_mask(of_tokens, is_part), words, batch * most), [batch, most])
 
     first = over_words(tf.math.unsorted_segment_min, spans[..., 0])
     end = over_words(tf.math.unsorted_segment_max, spans[..., 1])
@@ -65,7 +76,9 @@ def spoken_words(
     start, end = (tf.where(is_word, tf.cast(one, tf.float64) * frame_seconds, 0.0) for one in (first, end))
     start, end = _stretch(start, end, counts, _Sound(loud, num_frames), seconds[:, tf.newaxis])
     return {
-        "words": over_words(tf.strings.unsorted_segment_join, tokens),
+        "words": tf.strings.unicode_transcode(  # sub-words may be single bytes
+            over_words(tf.strings.unsorted_segment_join, spelled), "UTF-8", "UTF-8", errors="replace"
+        ),
         "start": tf.where(is_word, _in_milliseconds(start), 0.0),
         "end": tf.where(is_word, _in_milliseconds(end), 0.0),
         "word_confidence": tf.where(is_word, tf.exp(over_words(tf.math.unsorted_segment_mean, logs)), 0.0),

@@ -20,6 +20,7 @@ from tests.applications.recognizers import (
     SMALL_DECODER,
     bound_examples,
     make_config,
+    make_moonshine,
     make_recognizer,
     say,
     wav_bytes,
@@ -315,6 +316,93 @@ def test_new_letters_are_added_to_the_vocabulary_and_the_model(tmp_path):
     recognizer.fit(manifest, quiet=True)
     assert recognizer.vocabulary.words == (*LETTERS, "Ü")
     assert recognizer.transcribe((SPEECH, SAMPLE_RATE)).error is None
+
+
+# Moonshine
+
+
+@pytest.fixture(scope="module")
+def moonshine():
+    return make_moonshine()
+
+
+def test_moonshine_writes_words_with_times_and_confidences(moonshine):
+    transcript = moonshine.transcribe((SPEECH, SAMPLE_RATE))
+    assert transcript.text
+    assert transcript.text == " ".join("".join(transcript.tokens).split())
+    assert [word.word for word in transcript.words] == transcript.text.split()
+    assert transcript.attention.shape[0] == len(transcript.tokens)
+    np.testing.assert_allclose(transcript.attention.sum(1), 1, atol=1e-5)
+    assert len(transcript.alternatives) == 2
+    for word in transcript.words:
+        assert 0 <= word.start <= word.end <= transcript.seconds
+
+
+def test_moonshine_writes_the_same_text_in_any_company(moonshine):
+    recordings = pairs([say("CBACBACBA"), SPEECH, say("A"), SPEECH[: SAMPLE_RATE // 10 + 1]])
+    alone = [moonshine.transcribe(recording) for recording in recordings]
+    assert len({transcript.text for transcript in alone}) > 1
+    for one, other in zip(moonshine.transcribe(recordings), alone, strict=True):
+        assert one.text == other.text
+        assert one.score == pytest.approx(other.score, abs=1e-3)
+        assert [word[1:3] for word in one.words] == [word[1:3] for word in other.words]
+
+
+@pytest.mark.parametrize("waveform", [np.zeros(2 * SAMPLE_RATE), NOISE[:800]], ids=["silence", "0.05 s"])
+def test_moonshine_hears_nothing_in_silence(moonshine, waveform):
+    transcript = moonshine.transcribe((np.float32(waveform), SAMPLE_RATE))
+    assert (transcript.text, transcript.unsure, transcript.error) == ("", False, None)
+
+
+def test_moonshine_writes_no_more_than_fits_into_a_recording():
+    config = make_moonshine().config
+    sizes = replace(config.moonshine, tokens_per_second=4.0, silence_threshold=1.0)
+    recognizer = make_moonshine().with_config(replace(config, moonshine=sizes))
+    embedding = recognizer.model.decoder.embedding.numpy()
+    embedding[:, 2] = 0  # the end is never likely
+    recognizer.model.decoder.embedding.assign(embedding)
+    transcripts = recognizer.transcribe(pairs([SPEECH[:SAMPLE_RATE], SPEECH[: SAMPLE_RATE // 2]]))
+    assert all(len(one.tokens) <= 4 * one.seconds for one in transcripts)
+
+
+def test_moonshine_is_trained_saved_loaded_and_evaluated(tmp_path):
+    manifest = write_corpus(tmp_path / "data", 6)
+    recognizer = make_moonshine(decoding={"beam_size": 1, "max_length": 13, "ctc_weight": 0.0})
+    before = recognizer.model.decoder.embedding.numpy()
+    (history,) = recognizer.fit(manifest, manifest, output=tmp_path / "run", quiet=True)
+    assert history.steps > 0
+    assert np.abs(recognizer.model.decoder.embedding.numpy() - before).max() > 1e-4
+    recognizer.save(tmp_path / "model")
+    again = SpeechRecognizer.from_preset(tmp_path / "model")
+    assert again.config == recognizer.config
+    evaluation = again.evaluate(manifest, quiet=True)
+    assert evaluation.metrics["wer"].score == pytest.approx(history.best)
+
+
+def test_moonshine_without_a_vocabulary_says_where_to_get_one(tmp_path):
+    recognizer = SpeechRecognizer(make_moonshine().config)
+    with pytest.raises(ValueError, match="needs their vocabulary: start with `from_preset`"):
+        recognizer.fit(write_corpus(tmp_path, 3), quiet=True)
+
+
+@pytest.mark.slow
+def test_an_export_of_moonshine_answers_like_the_recognizer(moonshine, tmp_path):
+    folder = moonshine.export(tmp_path / "recognizer")
+    broken = [b"", wav_bytes(np.zeros(9_999, np.float32)), FILES[0][:40]]
+    calls = [("serving_default", {"audio_bytes": FILES}), ("serving_default", {"audio_bytes": [*broken, FILES[1]]})]
+    together, mixed = call_in_fresh_process(folder, [*calls, ("serving_default", {"audio_bytes": broken})], tmp_path)[
+        :2
+    ]
+    transcripts = moonshine.transcribe(FILES)
+    for row, transcript in enumerate(transcripts):
+        (part,) = transcript.parts
+        assert [text.decode() for text in together["text"][row]] == [text for text, _ in part.alternatives]
+        assert [token.decode(errors="replace") for token in together["tokens"][row] if token] == part.tokens
+        assert together["confidence"][row] == pytest.approx(transcript.confidence, abs=1e-3)
+        names = ("words", "start", "end", "word_confidence")
+        check_words({name: together[name][row] for name in names}, part.words)
+    assert mixed["status"].tolist() == [b"undecodable audio", b"silent", b"undecodable audio", b"ok"]
+    assert mixed["text"][-1].tolist() == together["text"][1].tolist()
 
 
 # Export
