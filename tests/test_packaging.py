@@ -36,7 +36,8 @@ def test_the_wheel_holds_the_package_and_the_presets_and_nothing_else(wheel):
     inside = {
         name for name in names if name.startswith("attention_apps/") and not name.startswith("attention_apps/weights/")
     }
-    assert inside == modules | {"attention_apps/py.typed"}
+    recordings = {str(path.relative_to(ROOT)) for path in (package / "cli" / "recordings").iterdir()}
+    assert inside == modules | recordings | {"attention_apps/py.typed"}
     presets = {
         f"attention_apps/weights/{path.relative_to(ROOT / 'weights')}" for path in (ROOT / "weights").glob("*/*")
     }

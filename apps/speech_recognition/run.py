@@ -12,6 +12,7 @@ out of the mixture. `train` resumes where it stopped. `export` writes the preset
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -136,13 +137,17 @@ def _measure_times(recognizer, strings: list[dataset.Utterance]) -> dict[str, fl
     for string, transcript in zip(strings, transcripts, strict=True):
         path = Path(string.audio)
         times = json.loads((path.parent / "times.json").read_text(encoding="utf-8"))[path.name]
-        if transcript.text == string.transcript:
+        if _plain(transcript.text) == _plain(string.transcript):
             heard = [(word.start, word.end) for word in transcript.words]
             errors += np.abs(np.subtract(heard, times)).ravel().tolist()
     if not errors:
         return {"boundaries": 0}
     median, late = np.quantile(errors, [0.5, 0.9])
     return {"boundaries": len(errors), "median_error_ms": round(1000 * median), "90_percent_ms": round(1000 * late)}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w\s']", "", text).lower()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

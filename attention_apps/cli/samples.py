@@ -1,5 +1,6 @@
 """What the demonstrations are shown on."""
 
+from pathlib import Path
 from typing import Any
 
 # Photos that come with scikit-image, free to show.
@@ -12,6 +13,18 @@ TEXTS = (
     "A rare white otter that escaped from the Larkhill zoo on Sunday has been found unharmed in a farmer's pond eight "
     "miles away, keepers said on Tuesday.",
 )
+# Sentences spoken by Flite, and the files of them; recordings/README.md names voices and license.
+SENTENCES = {
+    "train.flac": "The train to the mountains leaves at half past nine. "
+    "Please keep your ticket until the end of the journey.",
+    "message.flac": "If you would like to hear this message again, stay on the line, "
+    "and someone will be with you shortly.",
+}
+
+
+def sample_recordings() -> list[Path]:
+    """The files of `SENTENCES`."""
+    return [Path(__file__).parent / "recordings" / name for name in SENTENCES]
 
 
 def sample_photos() -> list[Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from attention_apps.cli.quiet import import_tensorflow_quietly
-from attention_apps.cli.samples import PHOTOS, TEXTS, sample_photos
+from attention_apps.cli.samples import PHOTOS, TEXTS, sample_photos, sample_recordings
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FIRST_LETTER = 4  # after padding, start, end and unknown
@@ -33,7 +33,7 @@ def show_in_terminal(words: Sequence[str], steps: int, quiet: bool = False) -> N
 
 def _show_presets(console):
     """The applications on samples, as far as presets for them came with the package."""
-    from attention_apps.applications import ImageCaptioner, TextSummarizer
+    from attention_apps.applications import ImageCaptioner, SpeechRecognizer, TextSummarizer
     from attention_apps.applications.preset import preset_names
 
     if TextSummarizer.default_preset in preset_names():
@@ -46,6 +46,12 @@ def _show_presets(console):
         captioner = ImageCaptioner.from_preset()
         for name, caption in zip(PHOTOS, captioner.caption(sample_photos()), strict=True):
             console.print(f"{name} -> [bold]{caption.text}[/bold]")
+    if SpeechRecognizer.default_preset in preset_names():
+        console.print("\n[bold]Synthesized recordings, what was heard, and when[/bold]")
+        paths = sample_recordings()
+        for path, transcript in zip(paths, SpeechRecognizer.from_preset().transcribe(paths, quiet=True), strict=True):
+            console.print(f"\n{path.name} -> [bold]{transcript.text}[/bold]")
+            console.print("  ".join(f"{word.start:.2f} {word.word}" for word in transcript.words))
 
 
 def _model():

@@ -16,6 +16,7 @@ class TranscribeCommand(PredictCommand):
         "attention-apps transcribe call.wav",
         "attention-apps transcribe call.wav --timestamps",
         "attention-apps transcribe talk.mp3 --srt > talk.srt",
+        "attention-apps transcribe talk.m4a --vtt > talk.vtt",
         "attention-apps transcribe recordings/ --json > transcripts.jsonl",
         "attention-apps transcribe call.wav --plot pictures",
         "attention-apps transcribe - < call.wav",
@@ -29,6 +30,7 @@ class TranscribeCommand(PredictCommand):
             help="a line for each word: start and end in seconds, confidence, word",
         )
         shown.add_argument("--srt", action="store_true", help="subtitles of one recording, in the SubRip format")
+        shown.add_argument("--vtt", action="store_true", help="subtitles of one recording, in the WebVTT format")
         parser.add_argument("--ctc-weight", type=float, metavar="W", help="CTC's part in the search, from 0 to below 1")
         parser.add_argument(
             "--min-confidence", type=float, metavar="P", help="a text with less confidence, from 0 to 1, is left empty"
@@ -43,6 +45,8 @@ class TranscribeCommand(PredictCommand):
     def lines(self, result: Any, options: argparse.Namespace) -> Iterable[str]:
         if options.srt:
             return result.to_srt().splitlines()
+        if options.vtt:
+            return result.to_vtt().splitlines()
         if options.timestamps:
             return [f"{word.start:.2f} {word.end:.2f} {word.confidence:.2f} {word.word}" for word in result.words]
         return super().lines(result, options)
@@ -52,8 +56,8 @@ class TranscribeCommand(PredictCommand):
         return options.quiet or (len(options.inputs) > 1 and not sys.stdout.isatty())
 
     def run(self, options: argparse.Namespace) -> int:
-        if options.srt and (len(options.inputs) > 1 or options.json):
-            raise ValueError("`--srt` is for one recording, without `--json`.")
+        if (options.srt or options.vtt) and (len(options.inputs) > 1 or options.json):
+            raise ValueError(f"`--{'srt' if options.srt else 'vtt'}` is for one recording, without `--json`.")
         return super().run(options)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from attention_apps.applications.preset import find_preset, preset_names, read_task
 from attention_apps.applications.tasks import TASKS, application_class, load
 from attention_apps.cli.presets import describe
-from attention_apps.cli.samples import PHOTOS, TEXTS, sample_photos
+from attention_apps.cli.samples import PHOTOS, TEXTS, sample_photos, sample_recordings
 from attention_apps.cli.web_answers import STYLE, about, caption_answer, message, summary_answer, transcript_answer
 from attention_apps.cli.web_guard import PageGuard
 
@@ -234,10 +235,11 @@ def _photo_tab(models: TabModels, uploads: Path) -> None:
 def _speech_tab(models: TabModels, uploads: Path) -> None:
     import gradio
 
-    wait = message("Drop a recording on the left (WAV, FLAC, OGG or MP3), or record one with the microphone.")
+    wait = message("Drop a recording on the left, record one with the microphone, or choose one of the samples.")
     with gradio.Row():
         with gradio.Column(scale=2):
             recording = gradio.Audio(label="Recording", sources=["upload", "microphone"], type="filepath", buttons=[])
+            gradio.Examples(_sample_recordings(uploads), recording, label="Recordings to try")
             settings = _settings(models)
         with gradio.Column(scale=3):
             answer = gradio.HTML(wait)
@@ -326,3 +328,8 @@ def _sample_files(uploads: Path) -> list[str]:
     for path, pixels in zip(paths, sample_photos(), strict=True):
         Image.fromarray(pixels).save(path, quality=90)
     return [str(path) for path in paths]
+
+
+def _sample_recordings(uploads: Path) -> list[str]:
+    """Copies the sample recordings to the folder for uploads."""
+    return [str(shutil.copy(path, uploads / path.name)) for path in sample_recordings()]

@@ -12,6 +12,8 @@ import numpy as np
 import soundfile
 import soxr
 
+from attention_apps.preprocessing.media import MediaError, MediaFile, media_format
+
 SAMPLE_RATE = 16_000
 LOWEST_RATE, HIGHEST_RATE = 100, 384_000
 MAX_SECONDS = 3600.0
@@ -50,8 +52,9 @@ def read_audio(audio: Audio, sample_rate: float | None = None, max_seconds: floa
     with a warning.
 
     Args:
-        audio: a path or the bytes of a file (WAV, FLAC, Ogg, Opus, MP3, AIFF or another format of libsndfile), or
-            an array `(samples,)` or `(samples, channels)` of floats from -1 to 1 or of full-range integers.
+        audio: a path or the bytes of a file (WAV, FLAC, Ogg, Opus, MP3, AIFF or another format of libsndfile; with the
+            extra `media` also M4A, MP4, WebM, WMA and AMR), or an array `(samples,)` or `(samples, channels)` of floats
+            from -1 to 1 or of full-range integers.
         sample_rate: the rate of an array. Files state their own.
         max_seconds: the longest recording to accept. `audio_blocks` has no such limit.
 
@@ -112,7 +115,7 @@ def _name(audio: Audio) -> str:
     return "The recording given as bytes" if is_bytes else "The audio array"
 
 
-def _open(audio: str | os.PathLike | bytes, name: str) -> soundfile.SoundFile:
+def _open(audio: str | os.PathLike | bytes, name: str) -> "_SoundFile | MediaFile":
     size = _file_size(audio) if isinstance(audio, (str, os.PathLike)) else len(audio)
     if not size:
         raise ValueError(f"{name} is empty: it has no bytes")
@@ -123,11 +126,12 @@ def _open(audio: str | os.PathLike | bytes, name: str) -> soundfile.SoundFile:
     else:
         source = io.BytesIO(audio)
     try:
-        return _SoundFile(source)
-    except soundfile.LibsndfileError as error:
+        container = media_format(source)
+        return _SoundFile(source) if container is None else MediaFile(source, container)
+    except (soundfile.LibsndfileError, MediaError) as error:
         source.close()
-        message = f"{name} is not a recording, has an unknown format, or is damaged ({error.error_string})"
-        raise ValueError(message) from error
+        reason = getattr(error, "error_string", str(error))
+        raise ValueError(f"{name} is not a recording, has an unknown format, or is damaged ({reason})") from error
 
 
 def _file_size(path: str | os.PathLike) -> int:
@@ -141,14 +145,14 @@ def _file_size(path: str | os.PathLike) -> int:
     return path.stat().st_size
 
 
-def _decode(file: soundfile.SoundFile, name: str) -> Iterator[np.ndarray]:
+def _decode(file: "_SoundFile | MediaFile", name: str) -> Iterator[np.ndarray]:
     """Yield mono pieces. Stops at damage with a warning, or raises if nothing precedes the damage."""
     count = 0
     with file:
         while True:
             try:
                 piece = file.read(_PIECE, dtype="float32", always_2d=True)
-            except soundfile.LibsndfileError as error:
+            except (soundfile.LibsndfileError, MediaError) as error:
                 if not count:
                     raise ValueError(f"{name} is damaged: nothing can be decoded") from error
                 at = count / file.samplerate

@@ -59,17 +59,19 @@ def test_timestamps_are_a_line_for_each_word(run, recognizer, tmp_path):
     assert lines
 
 
-def test_subtitles_are_those_of_the_transcript(run, recognizer, tmp_path):
-    _, lines, _ = run("a.wav", "--srt")
-    assert lines == recognizer.transcribe(tmp_path / "a.wav").to_srt().splitlines()
-    assert " --> " in lines[1]
+@pytest.mark.parametrize("kind", ["srt", "vtt"])
+def test_subtitles_are_those_of_the_transcript(run, recognizer, tmp_path, kind):
+    _, lines, _ = run("a.wav", f"--{kind}")
+    transcript = recognizer.transcribe(tmp_path / "a.wav")
+    assert lines == getattr(transcript, f"to_{kind}")().splitlines()
+    assert any(" --> " in line for line in lines)
 
 
-@pytest.mark.parametrize("arguments", [("a.wav", "b.flac", "--srt"), ("a.wav", "--srt", "--json")])
+@pytest.mark.parametrize("arguments", [("a.wav", "b.flac", "--srt"), ("a.wav", "--vtt", "--json")])
 def test_subtitles_are_for_one_recording(run, arguments):
     code, lines, errors = run(*arguments)
     assert (code, lines) == (2, [])
-    assert "`--srt` is for one recording" in errors
+    assert "t` is for one recording" in errors
 
 
 def test_standard_input_is_read_as_a_file_is(run, monkeypatch):

@@ -29,10 +29,12 @@ class SpeechCodec(Codec):
     Attributes:
         frame_seconds: how much of a recording one position of the encoder stands for.
         token_name: what a token is called.
+        counts_end: whether the confidence of the end token counts in that of a text.
     """
 
     frame_seconds: float
     token_name: str
+    counts_end = False
 
     @property
     def output_notes(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -79,7 +81,8 @@ class SpeechCodec(Codec):
         tokens = self.tokens(token_ids)
         loud, num_frames = loud_frames(source["waveform"], source["length"])
         seconds = tf.cast(source["length"], tf.float64) / SAMPLE_RATE
-        sure = calibrated(geometric_mean(confidences, is_written), self.config.confidence)
+        is_counted = is_written | (token_ids == END) if self.counts_end else is_written
+        sure = calibrated(geometric_mean(confidences, is_counted), self.config.confidence)
         has_text = tf.reduce_any(is_written, axis=1)
         return {
             "text": self.texts(result.token_ids, source),

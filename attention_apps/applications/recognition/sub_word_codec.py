@@ -23,6 +23,7 @@ class SubWordCodec(SpeechCodec):
     """Writes sub-words, which attention aligns with the recording."""
 
     token_name = "sub-word"
+    counts_end = True  # where it repeats itself, the end is unlikely
     frame_seconds = SAMPLES_PER_FRAME / SAMPLE_RATE
 
     def __init__(self, config: RecognizerConfig, vocabulary: Vocabulary):

@@ -1,5 +1,6 @@
 """A transcript, with the time and the confidence of each word."""
 
+import html
 import math
 import os
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ class Transcript(Result):
 
     @property
     def confidence(self) -> float:
-        """The mean confidence over the letters, from 0 to 1; if the text was withheld, the confidence of that text."""
+        """The mean confidence over the tokens, from 0 to 1; if the text was withheld, the confidence of that text."""
         heard = [part for part in self.parts if part.tokens] or self.parts
         if not heard:
             return 0.0
@@ -98,7 +99,7 @@ class Transcript(Result):
 
     @property
     def tokens(self) -> list[str]:
-        """The letters of the text, spaces included."""
+        """The letters or sub-words of the text, spaces included."""
         tokens: list[str] = []
         for part in self.parts:
             tokens += [" "] * bool(tokens and part.tokens) + part.tokens
@@ -125,7 +126,7 @@ class Transcript(Result):
 
     @property
     def attention(self) -> np.ndarray | None:
-        """`(tokens, time)`: how much each stretch of `frame_seconds` was attended to for each letter.
+        """`(tokens, time)`: how much each stretch of `frame_seconds` was attended to for each token.
 
         Computed at each call. `None` if it has more than 16 million numbers: use the attention of each part.
         """
@@ -143,7 +144,7 @@ class Transcript(Result):
         return weights
 
     def plot(self, path: str | os.PathLike | None = None) -> "Figure":
-        """Draws the spectrogram, below it what was listened to for each letter, and the words on the time axis."""
+        """Draws the spectrogram, below it what was listened to for each token, and the words on the time axis."""
         return draw_speech(self._alignments(), path)
 
     def to_html(self, path: str | os.PathLike | None = None) -> str:
@@ -152,12 +153,18 @@ class Transcript(Result):
 
     def to_srt(self) -> str:
         """Subtitles in the SubRip format, each of some words that follow one another without a long pause."""
-        lines = _subtitles(self.words)
         return "\n".join(
-            f"{number}\n{_srt_time(words[0].start)} --> {_srt_time(words[-1].end)}\n"
-            f"{' '.join(word.word for word in words)}\n"
-            for number, words in enumerate(lines, 1)
+            f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n{_line(words)}\n"
+            for number, words in enumerate(_subtitles(self.words), 1)
         )
+
+    def to_vtt(self) -> str:
+        """The same subtitles in the WebVTT format of web pages."""
+        cues = (
+            f"\n{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n{html.escape(_line(words), False)}\n"
+            for words in _subtitles(self.words)
+        )
+        return "WEBVTT\n" + "".join(cues)
 
     def _alignments(self):
         return [
@@ -185,8 +192,12 @@ def _subtitles(words: list[SpokenWord]) -> list[list[SpokenWord]]:
     return subtitles
 
 
-def _srt_time(seconds: float) -> str:
+def _line(words: list[SpokenWord]) -> str:
+    return " ".join(word.word for word in words)
+
+
+def _time(seconds: float, point: str) -> str:
     milliseconds = round(seconds * 1000)
     minutes, milliseconds = divmod(milliseconds, 60_000)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours:02}:{minutes:02}:{milliseconds // 1000:02},{milliseconds % 1000:03}"
+    return f"{hours:02}:{minutes:02}:{milliseconds // 1000:02}{point}{milliseconds % 1000:03}"

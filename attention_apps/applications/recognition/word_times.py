@@ -69,8 +69,13 @@ def spoken_words(
     def over_words(reduce, of_tokens):
         return tf.reshape(reduce(tf.boolean_mask(of_tokens, is_part), words, batch * most), [batch, most])
 
-    first = over_words(tf.math.unsorted_segment_min, spans[..., 0])
-    end = over_words(tf.math.unsorted_segment_max, spans[..., 1])
+    # Punctuation has no sound: it counts only in a word that has nothing else.
+    is_sound = tf.strings.regex_full_match(tokens, r"(?s).*[\pL\pN\pM\x80-\xff].*")
+    has_sound = over_words(tf.math.unsorted_segment_max, tf.cast(is_sound, tf.int32)) > 0
+    has_sound = tf.pad(has_sound, [[0, 0], [1, 0]])  # by the number of the word
+    is_heard = is_sound | ~tf.gather(has_sound, number, batch_dims=1)
+    first = over_words(tf.math.unsorted_segment_min, tf.where(is_heard, spans[..., 0], spans.dtype.max))
+    end = over_words(tf.math.unsorted_segment_max, tf.where(is_heard, spans[..., 1], spans.dtype.min))
     logs = tf.math.log(tf.maximum(confidences, _MIN_CONFIDENCE))
     is_word = tf.sequence_mask(counts, most)
     start, end = (tf.where(is_word, tf.cast(one, tf.float64) * frame_seconds, 0.0) for one in (first, end))

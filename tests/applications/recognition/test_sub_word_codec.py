@@ -54,14 +54,14 @@ def test_short_recordings_are_padded_and_loud_ones_scaled_down(codec):
 SAMPLES = 8000
 
 
-def outputs_of(codec, tokens, silence, attention=None):
+def outputs_of(codec, tokens, silence, end=0.8):
     """What is said of half a second for which these tokens were written, of two hypotheses the first."""
     size, count = len(codec.vocabulary), len(tokens)
     logits = np.full((1, count, size), -30.0, np.float32)
     logits[0, np.arange(count), tokens] = np.log(0.8)
     logits[0, :, 3] = np.log(0.2)
+    logits[0, -1, [END, 3]] = np.log([end, 1 - end])
     logits[0, 0, [tokens[0], END, 3]] = np.log([(1 - silence) * 0.8, silence, (1 - silence) * 0.2])
-    attention = np.eye(count, 7) if attention is None else attention
     source = {"waveform": tf.random.stateless_normal([1, SAMPLES], [1, 2]), "length": tf.constant([SAMPLES])}
     ids = tf.constant([[[*tokens], [THE, *[END] * (count - 1)]]])
     none = tf.zeros([1, 2])
@@ -69,7 +69,7 @@ def outputs_of(codec, tokens, silence, attention=None):
         {**source, **codec.prepare(source)},
         {"values": none, "mask": tf.ones([1, 7], tf.bool)},
         DecodingResult(ids, tf.constant([[-1.0, -2.0]]), none, none, none),
-        {"token_ids": ids[:, 0], "logits": tf.constant(logits), "attention": tf.cast(attention[None], tf.float32)},
+        {"token_ids": ids[:, 0], "logits": tf.constant(logits), "attention": tf.eye(count, 7)[tf.newaxis]},
     )
     return {name: tensor.numpy()[0] for name, tensor in outputs.items()}
 
@@ -81,6 +81,9 @@ def test_words_are_made_of_sub_words_and_their_confidences(codec):
     assert outputs["tokens"].tolist() == [b" b", b"c", b",", b" the", b" ", b"\xc3", b""]
     np.testing.assert_allclose(outputs["word_confidence"], 0.8, rtol=1e-4)
     np.testing.assert_allclose(outputs["confidence"], 0.8, rtol=1e-4)
+    doubted = outputs_of(codec, [B, C, END], silence=1e-6, end=0.1)
+    np.testing.assert_allclose(doubted["word_confidence"], 0.8, rtol=1e-4)
+    np.testing.assert_allclose(doubted["confidence"], (0.8 * 0.8 * 0.1) ** (1 / 3), rtol=1e-4)
     assert (np.diff(outputs["start"]) >= 0).all()
     assert (outputs["num_positions"], outputs["attention"].shape) == (7, (7, 7))
 

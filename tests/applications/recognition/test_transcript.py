@@ -51,6 +51,11 @@ def test_subtitles_break_at_long_pauses(transcript):
     assert transcript.to_srt() == ("1\n00:00:00,100 --> 00:00:00,900\nGO ON\n\n2\n01:01:01,000 --> 01:01:02,500\nN<O\n")
 
 
+def test_subtitles_for_web_pages_escape_what_would_be_a_tag(transcript):
+    expected = "WEBVTT\n\n00:00:00.100 --> 00:00:00.900\nGO ON\n\n01:01:01.000 --> 01:01:02.500\nN&lt;O\n"
+    assert transcript.to_vtt() == expected
+
+
 def test_subtitles_break_where_a_line_is_full():
     words = [SpokenWord("WORDS", 0.5 * number, 0.5 * number + 0.4, 1.0) for number in range(20)]
     lines = Transcript([make_part(0.0, 11.0, "", words)]).to_srt().split("\n")
@@ -65,6 +70,7 @@ def test_a_failure_has_an_error_and_nothing_else():
     assert failed.score == -np.inf
     assert failed.confidence == 0
     assert failed.to_srt() == ""
+    assert failed.to_vtt() == "WEBVTT\n"
 
 
 def test_confidence_is_the_mean_over_the_letters():

@@ -48,6 +48,20 @@ def test_words_are_what_is_between_spaces():
     assert words_of("", []) == words_of("   ", spans[:3]) == []
 
 
+def test_sub_words_with_a_space_in_front_begin_a_word():
+    spans = [[place, place + 1] for place in range(6)]
+    words = words_of([" Go", "ing", " ", "on", ",", " so"], spans)
+    assert [word.word for word in words] == ["Going", "on,", "so"]
+
+
+def test_punctuation_has_no_time_of_its_own():
+    tokens = [' "', "So", ",", " -"]
+    so, dash = words_of(tokens, [[2, 3], [25, 26], [60, 61], [65, 66]], between(100, 110))
+    assert (so.word, dash.word) == ('"So,', "-")
+    assert so[1:3] == pytest.approx((1.0, 1.1))
+    assert dash.start >= 1.1
+
+
 def test_a_word_lasts_as_long_as_the_sound_around_its_letters():
     (word,) = words_of("AB", [[25, 26], [33, 34]], between(90, 150))
     assert word[1:3] == pytest.approx((0.9, 1.5))
