@@ -23,7 +23,7 @@ STYLE = """.answer .text { font-size: 1.4rem; line-height: 1.3; font-weight: 600
 .answer .frame { flex: 1; min-width: 0; overflow-y: auto; }
 .answer iframe { display: block; width: 100%; border: 0; }
 .answer .picture { flex: none; max-width: 54%; overflow-x: auto; padding: 8px; }
-.answer .picture img { max-width: none; height: 320px; margin: 0 auto; }
+.answer .picture img { max-width: none; height: 305px; margin: 0 auto; }
 @media (max-width: 700px) { .answer .looked { flex-direction: column; max-height: none; }
   .answer .picture { max-width: 100%; } }
 .answer ol { list-style: none; margin: 0; padding: 0; }

@@ -26,8 +26,9 @@ _STYLE = f""".gradio-container {{ width: 100% !important; max-width: 1260px !imp
 .head {{ display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 1rem; }}
 .head h1 {{ font-size: 1.3rem; font-weight: 700; margin: 0; }}
 .head p {{ color: color-mix(in srgb, var(--body-text-color) 65%, transparent); margin: 0; }}
-.settings .block {{ padding: 8px !important; }}
-.settings span, .settings input {{ font-size: .75rem !important; white-space: nowrap; }}
+.settings .block {{ padding: 8px 10px !important; }}
+.settings span {{ white-space: nowrap; }}
+.settings span, .settings input {{ font-size: .75rem !important; }}
 {STYLE}"""
 _FONTS = ("system-ui", "sans-serif")
 _MONOSPACED_FONTS = ("ui-monospace", "monospace")
@@ -205,10 +206,10 @@ def _settings(models: TabModels) -> list[Any]:
     """The components for the preset, the beam size and the number of alternatives, and what the preset is for."""
     import gradio
 
-    with gradio.Row(elem_classes="settings"):
-        labelled = [(Path(name).name, name) for name in models.names]
-        preset = gradio.Dropdown(labelled, value=models.default, label="Preset", scale=4, min_width=150)
-        number = partial(gradio.Number, minimum=1, maximum=MAX_BEAM_SIZE, precision=0, min_width=60)
+    labelled = [(Path(name).name, name) for name in models.names]
+    number = partial(gradio.Number, minimum=1, maximum=MAX_BEAM_SIZE, precision=0, min_width=60)
+    with gradio.Group(elem_classes="settings"), gradio.Row():
+        preset = gradio.Dropdown(labelled, value=models.default, label="Preset", scale=3, min_width=270)
         beam_size = number(models.application.config.decoding.beam_size, label="Beam size")
         num_best = number(NUM_BEST, label="Alternatives")
     purpose = gradio.HTML(models.about(models.default))

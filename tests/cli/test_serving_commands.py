@@ -138,6 +138,8 @@ def test_serve_answers_and_ends_with_ctrl_c(exported, preset):
         assert ours["status"] == theirs["status"] == "ok"
         assert ours["text"][0] == theirs["text"][0]
         assert len(ours["text"]) == 3
+        (short,) = client.predict("headlines", [{"text": TEXT}], signature="text")
+        assert short == {name: theirs[name] for name in ("text", "score", "confidence", "unsure", "status")}
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
         assert (process.returncode, errors) == (0, "")
