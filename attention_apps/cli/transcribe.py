@@ -55,10 +55,11 @@ class TranscribeCommand(PredictCommand):
         """Several recordings whose texts go elsewhere than to the terminal have one bar for all."""
         return options.quiet or (len(options.inputs) > 1 and not sys.stdout.isatty())
 
-    def run(self, options: argparse.Namespace) -> int:
-        if (options.srt or options.vtt) and (len(options.inputs) > 1 or options.json):
+    def inputs(self, options: argparse.Namespace) -> list[str]:
+        found = super().inputs(options)
+        if (options.srt or options.vtt) and (len(found) > 1 or options.json):
             raise ValueError(f"`--{'srt' if options.srt else 'vtt'}` is for one recording, without `--json`.")
-        return super().run(options)
+        return found
 
 
 COMMAND = TranscribeCommand()

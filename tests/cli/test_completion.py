@@ -39,8 +39,10 @@ def test_every_shell_gets_a_script_that_names_the_command(shell, capsys):
     assert "attention-apps" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_accepts_its_script(capsys):
-    main(["completion", "bash"])
-    done = subprocess.run(["bash", "-n"], input=capsys.readouterr().out, capture_output=True, text=True)
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_a_shell_accepts_its_script(shell, capsys):
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    main(["completion", shell])
+    done = subprocess.run([shell, "-n"], input=capsys.readouterr().out, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -74,6 +74,12 @@ def test_subtitles_are_for_one_recording(run, arguments):
     assert "t` is for one recording" in errors
 
 
+def test_a_folder_of_recordings_has_no_subtitles(run, tmp_path):
+    code, lines, errors = run(str(tmp_path), "--srt")
+    assert (code, lines) == (2, [])
+    assert "`--srt` is for one recording" in errors
+
+
 def test_standard_input_is_read_as_a_file_is(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(wav_bytes(say("AB C")))))
     assert run("-")[1] == run("a.wav")[1]
