@@ -16,7 +16,7 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 
 
 class SentenceCompressor(Application):
-    """Shortens each sentence of a text by deleting words. The kept words are not changed.
+    """Shortens each sentence of a text by deleting words. Kept words keep their spelling.
 
     With `sentences=N`, only N sentences are kept, one per line: the first, and those whose encoding is most similar to
     that of the whole text. A text of fewer than four words stays unchanged.
