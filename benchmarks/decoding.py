@@ -1,7 +1,7 @@
 """Tokens a second of beam search with the three applications' models, next to PyTorch and plain Keras.
 
 A run encodes a batch of 32 sources and writes 20 tokens for each, of which none ends the sequence; what counts is the
-tokens of the best hypotheses. PyTorch's search is written by hand, vectorised over items and beams; Keras' steps a
+tokens of the best hypotheses. PyTorch's search is written by hand, vectorized over items and beams; Keras' steps a
 cell from a loop in Python. All contenders have the same weights and threads, each runs in a process of its own, and
 they take turns; no time is taken before their best hypotheses and scores agree.
 

@@ -21,13 +21,13 @@ class KerasTraining:
         self.batch = tf.nest.map_structure(tf.constant, batch)
         self.optimizer = keras.optimizers.Adam(LEARNING_RATE, *BETAS, EPSILON, global_clipnorm=CLIP_NORM)
         self.optimizer.build(self.model.trainable_variables)
-        self.make_step = tf.function(self._make_step, autograph=False)
+        self.train_step = tf.function(self._train_step, autograph=False)
 
     def run(self) -> float:
         """Makes a step and returns its loss."""
-        return float(self.make_step())
+        return float(self.train_step())
 
-    def _make_step(self):
+    def _train_step(self):
         variables = self.model.trainable_variables
         with tf.GradientTape() as tape:
             loss = self.model.loss(**self.batch)

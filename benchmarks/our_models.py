@@ -96,7 +96,7 @@ def _source_shape(workload):
 
 
 def sharpen(model: Seq2Seq, factor: float = 10.0) -> None:
-    """Gives a model that has learned nothing clear favourites, so that no two contenders break ties in two ways."""
+    """Gives an untrained model clear preferences, so that all contenders break ties the same way."""
     names = ("embedding/embeddings", "readout/output/kernel")
     variables = [variable for variable in model.trainable_variables if variable.path.endswith(names)]
     for variable in variables:

@@ -1,4 +1,4 @@
-"""Beam search in PyTorch as one would write it by hand: batched over items and beams, all bookkeeping vectorised."""
+"""Beam search in PyTorch as one would write it by hand: batched over items and beams, all bookkeeping vectorized."""
 
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ def torch_beam_search(model, source: dict, beam_size: int, max_length: int, bann
         log_probs[:, banned] = -torch.inf
         totals, parents, tokens = best_candidates(log_probs, live.totals)
         ended = end(ended, live, totals, parents, tokens, position)
-        live, parents = go_on(live, totals, parents, tokens, position)
+        live, parents = extend(live, totals, parents, tokens, position)
         rows = (parents + beam_size * torch.arange(batch).unsqueeze(1)).flatten()
         state = tuple(part.index_select(0, rows) for part in state)
         last = live.tokens[:, :, position].flatten()
@@ -69,7 +69,7 @@ def end(ended: Beams, live: Beams, totals, parents, tokens, position: int) -> Be
     return Beams(torch.where(is_better.unsqueeze(2), written, ended.tokens), torch.where(is_better, best, ended.totals))
 
 
-def go_on(live: Beams, totals, parents, tokens, position: int) -> tuple[Beams, torch.Tensor]:
+def extend(live: Beams, totals, parents, tokens, position: int) -> tuple[Beams, torch.Tensor]:
     """The best continuations that do not end, and which hypotheses they continue."""
     beams = live.totals.shape[1]
     totals, index = totals.masked_fill(tokens == END, -torch.inf).topk(beams, dim=1)

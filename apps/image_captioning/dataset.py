@@ -92,7 +92,7 @@ def write_pairs(pairs: Iterable[Pair], path: Path) -> tuple[int, int, int]:
 
 def _read_table(folder, split):
     columns = {"image": "image", "caption": "caption", "split": "split"}
-    for row in Manifest(find_table(folder, "captions"), columns, paths=("image",)).rows(_tell):
+    for row in Manifest(find_table(folder, "captions"), columns, paths=("image",)).rows(_print_problem):
         if row["split"] in _NAMES[split]:
             yield {"image": row["image"], "caption": row["caption"]}
 
@@ -103,7 +103,7 @@ def _read_flickr(folder, split):
     if photos is None:
         raise FileNotFoundError(f"There is no folder of photos in {folder}: {', '.join(_FLICKR_PHOTOS)}")
     chosen = set((texts / f"Flickr_8k.{split}Images.txt").read_text(encoding="utf-8").split())
-    for row in Manifest(texts / "Flickr8k.token.txt", {"image": "image", "caption": "caption"}).rows(_tell):
+    for row in Manifest(texts / "Flickr8k.token.txt", {"image": "image", "caption": "caption"}).rows(_print_problem):
         if row["image"] in chosen:
             yield {"image": str(photos / row["image"]), "caption": row["caption"]}
 
@@ -116,5 +116,5 @@ def _read_coco(folder, split):
                 yield {"image": str(path), "caption": " ".join(sentence["raw"].split())}
 
 
-def _tell(problem):
+def _print_problem(problem):
     print(f"left out: {problem}", file=sys.stderr)

@@ -83,12 +83,12 @@ def _read_jsonl(folder, split):
     path = next((path for path in (folder / f"{split}.jsonl", folder / f"{split}.jsonl.gz") if path.exists()), None)
     if path is None:
         raise FileNotFoundError(f"There is no {split}.jsonl or {split}.jsonl.gz in {folder}")
-    for row in Manifest(path, {"document": "document", "summary": "summary"}).rows(_tell):
+    for row in Manifest(path, {"document": "document", "summary": "summary"}).rows(_print_problem):
         yield {name: row[name] for name in ("document", "summary", "keep") if name in row.values}
 
 
 def _read_csv(folder, split):
-    for row in Manifest(folder / f"{split}.csv", {"document": "article", "summary": "highlights"}).rows(_tell):
+    for row in Manifest(folder / f"{split}.csv", {"document": "article", "summary": "highlights"}).rows(_print_problem):
         yield {name: _one_line(row[name]) for name in ("document", "summary")}
 
 
@@ -111,7 +111,7 @@ def _read_xsum(folder, split):
             named = dict(zip(parts[1::2], parts[2::2], strict=True))
             missing = [part for part in ("RESTBODY", "FIRST-SENTENCE") if part not in named]
             if missing:
-                _tell(f"{path} has no {' and no '.join(missing)}")
+                _print_problem(f"{path} has no {' and no '.join(missing)}")
                 continue
             yield {"document": _one_line(named["RESTBODY"]), "summary": _one_line(named["FIRST-SENTENCE"])}
 
@@ -125,7 +125,7 @@ def _read_gigaword(folder, split):
             yield {"document": document.strip(), "summary": summary.strip()}
 
 
-def _tell(problem):
+def _print_problem(problem):
     print(f"left out: {problem}", file=sys.stderr)
 
 
