@@ -27,16 +27,22 @@ class Task:
     """A preset, data of another domain, and the metric that counts.
 
     Attributes:
-        columns: source and target.
         read: from the folders on the command line to the rows of `train` and `test`.
         options: names of the command line's options that `read` needs.
     """
 
+    task: str
     preset: str
     metric: str
-    columns: tuple[str, str]
     read: Callable[[argparse.Namespace], Rows]
     options: tuple[str, ...]
+
+    @property
+    def examples(self) -> Any:
+        """The class of the task's examples, which knows its columns and metrics."""
+        from attention_apps.applications import application_class
+
+        return application_class(self.task)().parts.examples
 
 
 def read_captions(options: argparse.Namespace) -> Rows:
@@ -69,11 +75,9 @@ def read_sentences(options: argparse.Namespace) -> Rows:
 
 
 TASKS = {
-    "captions": Task("show_attend_tell_flickr8k", "cider", ("image", "caption"), read_captions, ("captions", "photos")),
-    "speech": Task("listen_attend_spell_an4", "wer", ("audio", "transcript"), read_speech, ("speech",)),
-    "summaries": Task(
-        "pointer_generator_headlines", "rouge_2", ("document", "summary"), read_sentences, ("sentences",)
-    ),
+    "captions": Task("image_captioning", "show_attend_tell_flickr8k", "cider", read_captions, ("captions", "photos")),
+    "speech": Task("speech_recognition", "listen_attend_spell_an4", "wer", read_speech, ("speech",)),
+    "summaries": Task("text_summarization", "pointer_generator_headlines", "rouge_2", read_sentences, ("sentences",)),
 }
 
 
@@ -94,40 +98,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("name the data of at least one task")
     for name in names:
         run_task(name, TASKS[name], options)
-    print("\n".join(table(options.output, names)))
+    print("\n".join(table({name: options.output / f"{name}_{options.test_items}" for name in names})))
 
 
 def run_task(name: str, task: Task, options: argparse.Namespace) -> None:
     """Runs the cells of a task that have no result yet."""
     import attention_apps
 
-    folder = options.output / name
+    folder = options.output / f"{name}_{options.test_items}"
     cells = [(count, seed) for seed in options.seeds for count in options.items]
     paths = {cell: folder / f"{cell[0]}_{cell[1]}.json" for cell in cells}
     rows = task.read(options)
-    test = _draw(rows["test"], task.columns[0], options.test_items, seed=0)
-    manifest = _write(folder / f"test_{options.test_items}.jsonl", test)
+    source = task.examples.columns[0]
+    test = _draw(rows["test"], source, options.test_items, seed=0)
+    manifest = _write(folder / "test.jsonl", test)
     shared = {"cache": folder / "cache", "quiet": True}
     if not (folder / "preset.json").is_file():
         _save(folder / "preset.json", attention_apps.load(task.preset).evaluate(manifest, **shared), {})
     for (count, seed), path in paths.items():
         if path.is_file():
             continue
-        data = _write(folder / f"{count}_{seed}.jsonl", _draw(rows["train"], task.columns[0], count, seed + 1))
+        data = _write(folder / f"{count}_{seed}.jsonl", _draw(rows["train"], source, count, seed + 1))
         application = _with_settings(attention_apps.load(task.preset), [f"training.seed={seed}", *options.set])
         history = application.fit(data, output=folder / f"{count}_{seed}", cache=shared["cache"])[-1]
         _save(path, application.evaluate(manifest, **shared), dataclasses.asdict(history))
         print(f"{name}, {count} items, seed {seed}: {_score(path, task):.2f}, {history.seconds / 60:.1f} minutes")
 
 
-def table(output: Path, names: Sequence[str]) -> Iterator[str]:
-    """The lines of the table, from all results that there are."""
+def table(folders: Mapping[str, Path]) -> Iterator[str]:
+    """The lines of the table, from all results that there are in the folders of the tasks."""
     from attention_apps.metrics import bootstrap_interval
 
     yield "| | preset | items | fine-tuned, mean over seeds (each) | least gain (95 % interval) | minutes |"
     yield "|---|---|---|---|---|---|"
-    for name in names:
-        task, folder = TASKS[name], output / name
+    for name, folder in folders.items():
+        task = TASKS[name]
         before = _metric(folder / "preset.json", task)
         sign = -1 if task.metric in ("wer", "cer") else 1
         for count in sorted({int(path.stem.split("_")[0]) for path in folder.glob("[0-9]*_*.json")}):
@@ -147,12 +152,8 @@ def table(output: Path, names: Sequence[str]) -> Iterator[str]:
 
 def _metric(path: Path, task: Task) -> Any:
     """The metric of the texts that a result holds."""
-    import attention_apps
-
     content = json.loads(path.read_text(encoding="utf-8"))
-    application_class = type(attention_apps.load(task.preset))
-    examples = application_class().parts.examples
-    return examples.metrics(content["texts"], content["references"], content["sources"])[task.metric]
+    return task.examples.metrics(content["texts"], content["references"], content["sources"])[task.metric]
 
 
 def _score(path: Path, task: Task) -> float:
