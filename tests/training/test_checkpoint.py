@@ -1,7 +1,7 @@
+import contextlib
+import itertools
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -9,6 +9,10 @@ import pytest
 
 from attention_apps.training.checkpoint import CheckpointFolder, DamagedCheckpointError
 from tests.fault_injection import every_error, every_kill, leftovers
+
+# Children come from a process that has imported TensorFlow and done nothing with it yet.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.training.tiny_training", "attention_apps.training.trainer"])
 
 
 def arrays(value):
@@ -145,26 +149,28 @@ def test_a_failed_named_checkpoint_leaves_the_old_one_or_the_new_one(tmp_path, m
     assert leftovers(folder.folder) == []
 
 
-WRITER = """
-import sys, itertools, numpy as np
-from attention_apps.training.checkpoint import CheckpointFolder
-folder = CheckpointFolder(sys.argv[1])
-for value in itertools.count(1):
-    folder.save_last({"array": np.full(200_000, value, "int64")}, {"value": value})
-    print(value, flush=True)
-"""
+def write_for_ever(path, pipe):
+    folder = CheckpointFolder(path)
+    for value in itertools.count(1):
+        folder.save_last({"array": np.full(200_000, value, "int64")}, {"value": value})
+        pipe.send(value)
 
 
 def test_a_killed_writer_never_leaves_less_than_it_had_written(tmp_path):
     random = np.random.default_rng(0)
     for attempt in range(6):
         folder = CheckpointFolder(tmp_path / str(attempt))
-        command = [sys.executable, "-c", WRITER, str(folder.folder)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        process.stdout.readline()
+        values, pipe = PROCESSES.Pipe(duplex=False)
+        process = PROCESSES.Process(target=write_for_ever, args=(folder.folder, pipe), daemon=True)
+        process.start()
+        pipe.close()
+        written = values.recv()
         time.sleep(random.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        written = int((process.communicate(timeout=30)[0].split() or ["1"])[-1])
+        process.kill()
+        process.join(timeout=30)
+        with contextlib.suppress(EOFError):
+            while True:
+                written = values.recv()
         checkpoint = folder.load_last()
         assert checkpoint.state["value"] >= written
         assert (checkpoint.arrays["array"] == checkpoint.state["value"]).all()
