@@ -22,7 +22,7 @@ class Result:
         return f"{name}({_shortened(self.text)}, score={self.score:.3g}, confidence={self.confidence:.2f}{unsure})"
 
     def _repr_html_(self: Any) -> str | None:
-        """What a notebook shows: the page in a frame of its own, so that neither changes the style of the other."""
+        """Returns the HTML that a notebook shows: the page in its own frame, so that their styles do not mix."""
         if self.error is not None:
             return None
         page = html.escape(self.to_html())

@@ -93,7 +93,7 @@ class MoonshineEncoder(keras.layers.Layer):
         return {"values": self._transform(values, mask), "mask": mask}
 
     def _group_norm(self, values, mask):
-        """Group norm with one group, over time and features, of what is real."""
+        """Group norm with one group, over the features of all real frames."""
         dtype, values = values.dtype, ops.cast(values, "float32")
         real = ops.cast(mask, "float32")[:, :, None]
         count = ops.maximum(ops.sum(real, axis=(1, 2), keepdims=True), 1.0) * self.dim

@@ -63,7 +63,7 @@ class Seq2Seq(keras.Model):
 
     @contextlib.contextmanager
     def _checked(self, source):
-        """Says what is wrong with a source that is not the dict which the encoder takes."""
+        """Raises an error that says why a source is not a valid input of the encoder."""
         encoder = type(self.encoder).__name__
         if not isinstance(source, Mapping):
             raise ValueError(f"`source` must be the dict of tensors that {encoder} takes. Received: {source!r}")

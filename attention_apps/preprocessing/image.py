@@ -100,7 +100,7 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
 
 
 def _register_heif(name: str) -> None:
-    """Teaches Pillow to read HEIC, the photos of iPhones, by a package that is in an extra of its own."""
+    """Register HEIC, the photo format of iPhones, with Pillow. The package for it is in a separate extra."""
     try:
         import pillow_heif
     except ImportError:

@@ -88,9 +88,9 @@ def keep_whole_numbers(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
 
 
 def capitalize_first(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
-    """Writes the first kept word with a capital letter if the sentence had one there.
+    """Capitalize the first kept word if the sentence starts with a capital letter.
 
-    Words that are not all in lower case, such as "iPhone", stay as they are.
+    Words that are not all lowercase, such as "iPhone", stay unchanged.
 
     Args:
         tokens: `(batch, ..., source)`, padded with empty strings.

@@ -164,7 +164,7 @@ class PredictionServer:
         name, model = self._find(request)
         try:
             async with asyncio.timeout(self.limits.timeout):
-                # Checked before the body is read, to refuse at once, and again after it: a slow upload holds no place.
+                # Checked before the body is read, to refuse at once, and after it: a slow upload must take no place.
                 self._require_place(name)
                 async with self._read_body(request) as body:
                     self._require_place(name)
@@ -176,10 +176,10 @@ class PredictionServer:
     def _find(self, request):
         name, version = request.path_params["name"], request.path_params.get("version")
         if name not in self.models:
-            raise RequestError(404, f"There is no model {name!r} here; there is {', '.join(sorted(self.models))}")
+            raise RequestError(404, f"No model {name!r}. Available: {', '.join(sorted(self.models))}")
         model = self.models[name]
         if version not in (None, model.version):
-            raise RequestError(404, f"There is no version {version} of {name!r} here; there is {model.version}")
+            raise RequestError(404, f"No version {version} of {name!r}. Available: {model.version}")
         return name, model
 
     def _require_place(self, name):

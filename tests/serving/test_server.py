@@ -115,8 +115,8 @@ def test_bad_requests_get_400_and_a_message(url, body, message):
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
-        ("/v1/models/nothing:predict", {"instances": ["a"]}, 404, "no model 'nothing' here; there is fake, other"),
-        ("/v1/models/fake/versions/9:predict", {"instances": ["a"]}, 404, "no version 9"),
+        ("/v1/models/nothing:predict", {"instances": ["a"]}, 404, "No model 'nothing'. Available: fake, other"),
+        ("/v1/models/fake/versions/9:predict", {"instances": ["a"]}, 404, "No version 9"),
         ("/v1/models/fake:classify", {"instances": ["a"]}, 404, "nothing here"),
         ("/../etc/passwd", None, 404, "nothing here"),
         (PREDICT, None, 405, "This takes POST. Received: GET"),

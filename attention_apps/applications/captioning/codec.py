@@ -21,9 +21,9 @@ class CaptionCodec(Codec):
 
     output_notes: Mapping[str, str] = {
         "text": "captions, best first",
-        "score": "what the captions are ranked by; more is better",
-        "confidence": "how sure the best caption is, from 0 to 1",
-        "unsure": "whether that is below the threshold of the preset",
+        "score": "the ranking score of each; higher is better",
+        "confidence": "the confidence of the best caption, from 0 to 1",
+        "unsure": "whether the confidence is below the threshold of the preset",
         "token_ids": "token ids of the best caption, then the end token 2, then 0",
         "tokens": "words of the best caption, then empty strings",
         "attention": "for each of these words, how much each region of the image was looked at: rows and columns",

@@ -33,9 +33,9 @@ class TagCodec(Codec):
 
     output_notes: Mapping[str, str] = {
         "text": "compressions, best first",
-        "score": "what the compressions are ranked by; more is better",
-        "confidence": "how sure the best compression is, from 0 to 1",
-        "unsure": "whether that is below the threshold of the preset",
+        "score": "the ranking score of each; higher is better",
+        "confidence": "the confidence of the best compression, from 0 to 1",
+        "unsure": "whether the confidence is below the threshold of the preset",
         "source_tokens": "the tokens of the text, then empty strings",
         "kept": "whether each of these is in the best compression",
         "status": STATUS_NOTE,

@@ -40,14 +40,14 @@ class SummaryCodec(Codec):
 
     output_notes: Mapping[str, str] = {
         "text": "summaries, best first",
-        "score": "what the summaries are ranked by; more is better",
-        "confidence": "how sure the best summary is, from 0 to 1",
-        "unsure": "whether that is below the threshold of the preset",
+        "score": "the ranking score of each; higher is better",
+        "confidence": "the confidence of the best summary, from 0 to 1",
+        "unsure": "whether the confidence is below the threshold of the preset",
         "token_ids": "token ids of the best summary, then the end token 2, then 0",
         "tokens": "tokens of the best summary, then empty strings",
         "copied": "whether each of these was copied because it is out of vocabulary",
         "attention": "for each of these tokens, how much each token of the source was read",
-        "source_tokens": "what was read, then empty strings",
+        "source_tokens": "the tokens that were read, then empty strings",
         "status": STATUS_NOTE,
     }
     # The position of the text in the encoder's input.
