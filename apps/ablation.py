@@ -48,7 +48,7 @@ def read_ablation(path: Path) -> list[dict[str, Any]]:
 
 def measure(variant: dict[str, Any], recipe: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The scores of a variant and the CPU minutes of its training, which do not depend on other load."""
-    folder = options.output / _folder(variant["name"])
+    folder = options.output / folder_of(variant["name"])
     result = folder / "result.json"
     if result.is_file():
         return json.loads(result.read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def measure(variant: dict[str, Any], recipe: Path, options: argparse.Namespace) 
         if path.is_file() and not (folder / path.name).exists():
             (folder / path.name).symlink_to(path.resolve())
     settings = [part for value in [*variant["set"], *options.set] for part in ("--set", value)]
-    before = (options.output / _folder(variant["init_from"]) / "model").resolve() if "init_from" in variant else None
+    before = (options.output / folder_of(variant["init_from"]) / "model").resolve() if "init_from" in variant else None
     began = _cpu_minutes()
     if variant.get("train", True):
         start = [] if before is None else ["--start", before]
@@ -102,7 +102,8 @@ def _cpu_minutes():
     return (used.ru_utime + used.ru_stime) / 60
 
 
-def _folder(name):
+def folder_of(name: str) -> str:
+    """The name of a variant's folder."""
     return "".join(letter if letter.isalnum() else "_" for letter in name).strip("_")
 
 

@@ -7,7 +7,9 @@ from .applications import (
     SpeechRecognizer,
     Summary,
     TextSummarizer,
+    TextTranslator,
     Transcript,
+    Translation,
     load,
 )
 from .decoding.beam_search import beam_search
@@ -38,10 +40,12 @@ __all__ = [
     "Summary",
     "TextEncoder",
     "TextSummarizer",
+    "TextTranslator",
     "Trainer",
     "TrainingConfig",
     "Transcript",
     "TransformerDecoder",
+    "Translation",
     "Vocabulary",
     "__version__",
     "applications",

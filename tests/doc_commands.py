@@ -23,12 +23,13 @@ from attention_apps.cli import COMMANDS, main, make_parser
 from tests.tiny_applications import PHOTO, RECORDING, TEXT, make_application
 
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_KINDS = ("captioner", "recognizer", "summarizer", "compressor")
+_KINDS = ("captioner", "recognizer", "summarizer", "compressor", "translator")
 _COMMANDS = {"caption": "captioner", "transcribe": "recognizer", "summarize": "summarizer", "compress": "compressor"}
+_COMMANDS |= {"translate": "translator"}
 # Whose stand-in a folder gets, by a part of its path.
 _STAND_INS = {"caption": "captioner", "compress": "compressor", "headline": "summarizer", "summar": "summarizer"}
 _STAND_INS |= {"recogn": "recognizer", "listen": "recognizer", "speech": "recognizer", "mine": "captioner"}
-_STAND_INS |= {"show_attend": "captioner"}
+_STAND_INS |= {"show_attend": "captioner", "translat": "translator"}
 # What makes the training of a documented line take seconds.
 _SMALL = {
     "image_captioning": ("encoder.image_size=32", "encoder.units=4", "decoder.embedding_dim=6", "decoder.units=6"),
@@ -36,6 +37,7 @@ _SMALL = {
     "text_summarization": ("encoder.units=4", "encoder.embedding_dim=6", "decoder.embedding_dim=6", "decoder.units=6"),
     # A section that is given in part has the defaults of its class for the rest, not those of the task.
     "sentence_compression": ("encoder.units=4", "decoder.units=6", "training.label_smoothing=0.0"),
+    "machine_translation": ("vocabulary_size=330", "encoder.embedding_dim=8", "decoder.embedding_dim=8"),
 }
 _SMALL_FOR_ALL = ("training.epochs=1", "training.max_steps=1", "decoding.beam_size=1", "decoding.max_length=5")
 _SECONDS = 300
@@ -139,6 +141,8 @@ class Workplace:
                 "transcript": letters,
                 "document": TEXT.replace(",", ""),
                 "summary": f"Alice likes {last}",  # words of the text, so that it is a compression too
+                "source": f"Alice likes {last}.",
+                "target": f"Alice mag {last}.",
             }
             for animal, letters, last in zip(
                 ("dog", "cat", "cow", "hen", "pig", "ox"),
@@ -157,7 +161,7 @@ class Workplace:
             application = make_application(kind)
             self._save(application, self.presets / application.default_preset)
         named = [getattr(options, "preset", None), *getattr(options, "models", ())]
-        named += [getattr(options, name, None) for name in ("captioner", "recognizer", "summarizer")]
+        named += [getattr(options, name, None) for name in ("captioner", "recognizer", "summarizer", "translator")]
         for name in filter(None, named):
             where = self.folder / name if "/" in name else self.presets / name
             if where.exists():

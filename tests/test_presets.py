@@ -10,7 +10,7 @@ import attention_apps
 from attention_apps.applications.preset import preset_names, presets_root
 from attention_apps.applications.tasks import TASKS, application_class
 from attention_apps.cli.presets import describe
-from attention_apps.cli.samples import TEXTS, sample_photos
+from attention_apps.cli.samples import SENTENCES, TEXTS, sample_photos
 from attention_apps.constants import END, PADDING
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
 from attention_apps.preprocessing.audio_augmentation import colored_noise
@@ -32,7 +32,11 @@ def of_task(task):
     return [name for name in preset_names() if describe(presets_root() / name)["task"] == task]
 
 
-@pytest.mark.parametrize("task", TASKS)
+# That of a translator is not trained yet.
+_WAITING = pytest.param("machine_translation", marks=pytest.mark.xfail(strict=True))
+
+
+@pytest.mark.parametrize("task", [_WAITING if task == "machine_translation" else task for task in TASKS])
 def test_the_default_preset_of_an_application_is_there_and_of_its_task(task):
     assert application_class(task).default_preset in of_task(task)
 
@@ -99,6 +103,7 @@ INPUTS = {
     "speech_recognition": ("audio_bytes", recordings),
     "text_summarization": ("text", lambda: TEXTS),
     "sentence_compression": ("text", lambda: TEXTS),
+    "machine_translation": ("text", lambda: SENTENCES),
 }
 
 

@@ -1,13 +1,20 @@
-"""The four applications, untrained, tiny and greedy, so that their graphs are made in little time."""
+"""The five applications, untrained, tiny and greedy, so that their graphs are made in little time."""
 
 import functools
 
 import keras
 import numpy as np
 
-from attention_apps.applications import ImageCaptioner, SentenceCompressor, SpeechRecognizer, TextSummarizer
+from attention_apps.applications import (
+    ImageCaptioner,
+    SentenceCompressor,
+    SpeechRecognizer,
+    TextSummarizer,
+    TextTranslator,
+)
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
+from attention_apps.preprocessing.word_pieces import BYTES
 from attention_apps.training.config import read_config
 
 TEXT = "Yesterday in the morning, Alice likes Bob in the old town. It was reported by the police of Zork, they said."
@@ -67,12 +74,27 @@ _CASES = {
         {"encoder": {"embedding_dim": 6, "units": 4}, "decoder": {"units": 5}, "decoding": {"beam_size": 1}},
         _WORDS,
     ),
+    "translator": (
+        TextTranslator,
+        {
+            "encoder": {"embedding_dim": 6, "num_layers": 1, "num_heads": 2, "hidden_dim": 8},
+            "decoder": {
+                "kind": "transformer",
+                "embedding_dim": 6,
+                "num_layers": 1,
+                "num_heads": 2,
+                "hidden_dim": 8,
+            },
+            "decoding": _GREEDY,
+        },
+        [*BYTES, "▁", "▁the", "▁town"],
+    ),
 }
 
 
 @functools.cache
 def make_application(kind):
-    """A captioner, recognizer, summarizer or compressor."""
+    """A captioner, recognizer, summarizer, compressor or translator."""
     cls, config, words = _CASES[kind]
     keras.utils.set_random_seed(0)
     return cls(read_config(cls.config_class, config), Vocabulary(words))

@@ -13,13 +13,17 @@ same syllables backwards as their summaries. `run.py prepare` reads it, and leng
 import argparse
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from attention_apps.metrics import rouge
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from length_plot import draw, groups_by_length, parse_runs, read_run, source_lengths, to_table
 
 Scores = dict[str, np.ndarray]
 
@@ -28,72 +32,24 @@ _LONGEST = 24
 _PAIRS = {"train": 100_000, "validation": 2_000}
 
 
-def read_run(path: Path) -> list[dict[str, Any]]:
-    """The documents (`source`), their summaries (`references`) and what was `written`, in the order of the file."""
-    path = path / "validation_written.jsonl" if path.is_dir() else path
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no {path}: `run.py evaluate` writes it")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def score_runs(runs: dict[str, list[dict[str, Any]]], kind: str = "l") -> tuple[np.ndarray, Scores]:
     """The words of each document, and its ROUGE F1 in each run."""
-    documents = [entry["source"] for entry in next(iter(runs.values()))]
-    for name, entries in runs.items():
-        if [entry["source"] for entry in entries] != documents:
-            raise ValueError(f"All runs must be measured on the same documents. Received others: {name!r}")
-    lengths = np.array([len(document.split()) for document in documents])
     scores = {
         name: rouge([entry["written"] for entry in entries], [entry["references"] for entry in entries], kind).items
         for name, entries in runs.items()
     }
-    return lengths, scores
+    return source_lengths(runs), scores
 
 
 def bin_by_length(lengths: np.ndarray, scores: Scores, bins: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Mean lengths of bins of about equally many documents; for each run mean and standard error, `(2, bins)`."""
-    groups = [group for group in np.array_split(np.argsort(lengths, kind="stable"), bins) if len(group)]
+    groups = groups_by_length(lengths, bins)
     centers = np.array([lengths[group].mean() for group in groups])
     binned = {
         name: np.array([(items[group].mean(), items[group].std() / len(group) ** 0.5) for group in groups]).T
         for name, items in scores.items()
     }
     return centers, binned
-
-
-def draw(centers: np.ndarray, binned: dict[str, np.ndarray], kind: str, path: Path) -> None:
-    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=150)
-    axes = figure.subplots()
-    for number, (name, (means, errors)) in enumerate(binned.items()):
-        style = {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", ":", "-.")[number % 4]}
-        (line,) = axes.plot(centers, means, label=name, **style)
-        axes.fill_between(centers, means - errors, means + errors, color=line.get_color(), alpha=0.15)
-    axes.set_xlabel("words in the source")
-    axes.set_ylabel(f"ROUGE-{kind.upper()} F1")
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(path)
-
-
-def to_table(centers: np.ndarray, binned: dict[str, np.ndarray]) -> str:
-    """The same as Markdown."""
-    lines = ["| words | " + " | ".join(binned) + " |", "|---|" + "---|" * len(binned)]
-    for place, center in enumerate(centers):
-        figures = " | ".join(f"{100 * means[place]:.1f}" for means, _ in binned.values())
-        lines.append(f"| {center:.0f} | {figures} |")
-    return "\n".join(lines)
-
-
-def parse_runs(pairs: list[str]) -> dict[str, Path]:
-    """`["attention=RUN"]` as `{"attention": Path("RUN")}`."""
-    runs = {}
-    for pair in pairs:
-        name, equals, path = pair.partition("=")
-        if not name or not equals or not path:
-            raise ValueError(f"`--run` must have the form NAME=RUN. Received: {pair!r}")
-        runs[name] = Path(path)
-    return runs
 
 
 def write_backwards(folder: Path, pairs: dict[str, int] = _PAIRS, seed: int = 0) -> None:
@@ -122,7 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise ValueError("`--run` must name at least one run.")
     runs = {name: read_run(path) for name, path in parse_runs(options.run).items()}
     centers, binned = bin_by_length(*score_runs(runs, options.rouge), options.bins)
-    draw(centers, binned, options.rouge, options.output)
+    draw(centers, binned, f"ROUGE-{options.rouge.upper()} F1", options.output)
     print(to_table(centers, binned))
 
 

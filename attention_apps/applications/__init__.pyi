@@ -28,6 +28,9 @@ from .summarization.config import SummarizerConfig, SummaryDecodingOptions, Summ
 from .summarization.summarizer import TextSummarizer
 from .summarization.summary import Summary, SummaryLine
 from .tasks import TASKS, application_class, load
+from .translation.config import TranslatorConfig
+from .translation.translation import Translation
+from .translation.translator import TextTranslator
 
 __all__ = [
     "TASKS",
@@ -68,9 +71,12 @@ __all__ = [
     "TagDecoderConfig",
     "TextEncoderConfig",
     "TextSummarizer",
+    "TextTranslator",
     "Transcript",
     "TranscriptOptions",
     "TranscriptPart",
+    "Translation",
+    "TranslatorConfig",
     "application_class",
     "join_boxes",
     "load",

@@ -9,6 +9,7 @@ TASKS = {
     "image_captioning": (f"{_PACKAGE}.captioning.captioner", "ImageCaptioner", "caption"),
     "speech_recognition": (f"{_PACKAGE}.recognition.recognizer", "SpeechRecognizer", "transcribe"),
     "text_summarization": (f"{_PACKAGE}.summarization.summarizer", "TextSummarizer", "summarize"),
+    "machine_translation": (f"{_PACKAGE}.translation.translator", "TextTranslator", "translate"),
     "sentence_compression": (f"{_PACKAGE}.compression.compressor", "SentenceCompressor", "compress"),
 }
 
@@ -26,7 +27,7 @@ def load(name_or_folder: str | os.PathLike) -> Any:
         name_or_folder: the name of a preset in the package, or a folder that `save` wrote.
 
     Returns:
-        An `ImageCaptioner`, `SpeechRecognizer`, `TextSummarizer` or `SentenceCompressor`.
+        An `ImageCaptioner`, `SpeechRecognizer`, `TextSummarizer`, `SentenceCompressor` or `TextTranslator`.
     """
     from attention_apps.applications.preset import find_preset, read_task
 

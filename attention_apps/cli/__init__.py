@@ -15,6 +15,7 @@ COMMANDS = {
     "transcribe": "write down what is said in recordings",
     "summarize": "write texts in one line",
     "compress": "shorten sentences by deleting words",
+    "translate": "translate texts",
     "train": "train or fine-tune on your own data",
     "check-data": "list what is wrong with a data set",
     "evaluate": "score a preset on a data set",
@@ -30,6 +31,7 @@ _EPILOG = """examples:
   attention-apps caption photo.jpg --html pages
   attention-apps transcribe call.wav --timestamps
   attention-apps summarize article.txt --max-words 15
+  attention-apps translate letter.txt
   attention-apps check-data image_captioning --data photos.csv
   attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine
   attention-apps evaluate runs/mine/preset held_out.csv

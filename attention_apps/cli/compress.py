@@ -1,9 +1,9 @@
 """Shortens each sentence of a text by deleting words; the others stay as they were typed."""
 
-from attention_apps.cli.summarize import TextCommand
+from attention_apps.cli.summarize import ShortenCommand
 
 
-class CompressCommand(TextCommand):
+class CompressCommand(ShortenCommand):
     task = "sentence_compression"
     examples = (
         "attention-apps compress article.txt",

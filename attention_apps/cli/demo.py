@@ -1,5 +1,5 @@
-"""Opens a page on which the presets caption photos, write down recordings and summarize texts, and show where they
-looked for each word."""
+"""Opens a page on which the presets caption photos, write down recordings, summarize and translate texts, and show
+where they looked for each word."""
 
 import argparse
 import webbrowser

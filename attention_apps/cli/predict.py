@@ -1,4 +1,4 @@
-"""What `caption`, `transcribe`, `summarize` and `compress` share: a line of text or JSON for each input, in order."""
+"""What the commands that write texts share: a line of text or JSON for each input, in order."""
 
 import argparse
 import json

@@ -13,6 +13,12 @@ TEXTS = (
     "A rare white otter that escaped from the Larkhill zoo on Sunday has been found unharmed in a farmer's pond eight "
     "miles away, keepers said on Tuesday.",
 )
+# English, of what a translator was trained on.
+DESCRIPTIONS = (
+    "Two dogs are playing in the snow.",
+    "A man in a blue shirt is standing on a ladder cleaning a window.",
+    "I am eating an apple.",
+)
 # Sentences spoken by Flite, and the files of them; recordings/README.md names voices and license.
 SENTENCES = {
     "train.flac": "The train to the mountains leaves at half past nine. "

@@ -32,17 +32,9 @@ class TextCommand(PredictCommand):
         parser.add_argument(
             "--text", action="append", default=[], metavar="STRING", help="a text itself; may be given several times"
         )
-        parser.add_argument("--max-words", type=int, metavar="N", help="the most words of a line")
-        parser.add_argument("--min-words", type=int, metavar="N", help="the fewest words of a line")
-        parser.add_argument(
-            "--sentences", type=int, metavar="N", help="read N passages of a text, and write a line for each"
-        )
         parser.add_argument(
             "--lines", action="store_true", help="every line of a file is a text; a line of JSON for each"
         )
-
-    def option_values(self, options: argparse.Namespace) -> Mapping[str, Any]:
-        return {"max_words": options.max_words, "min_words": options.min_words, "sentences": options.sentences}
 
     def inputs(self, options: argparse.Namespace) -> list[str]:
         """Texts of the command line come after the files."""
@@ -66,6 +58,25 @@ class TextCommand(PredictCommand):
         _check_text(name, contents)
         return contents
 
+    def run(self, options: argparse.Namespace) -> int:
+        options.json = options.json or options.lines
+        return super().run(options)
+
+
+class ShortenCommand(TextCommand):
+    """A command that makes texts shorter."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--max-words", type=int, metavar="N", help="the most words of a line")
+        parser.add_argument("--min-words", type=int, metavar="N", help="the fewest words of a line")
+        parser.add_argument(
+            "--sentences", type=int, metavar="N", help="read N passages of a text, and write a line for each"
+        )
+        super().add_options(parser)
+
+    def option_values(self, options: argparse.Namespace) -> Mapping[str, Any]:
+        return {"max_words": options.max_words, "min_words": options.min_words, "sentences": options.sentences}
+
     def entry(self, result: Any) -> Mapping[str, Any]:
         return {
             "tokens": result.tokens,
@@ -81,12 +92,8 @@ class TextCommand(PredictCommand):
         total = len(result.source_tokens)
         return f"{read:,} of {total:,} words and marks were read; --sentences N reads more passages"
 
-    def run(self, options: argparse.Namespace) -> int:
-        options.json = options.json or options.lines
-        return super().run(options)
 
-
-class SummarizeCommand(TextCommand):
+class SummarizeCommand(ShortenCommand):
     task = "text_summarization"
     other_tasks = ("sentence_compression",)
     examples = (

@@ -13,6 +13,7 @@ _EXAMPLES = """examples:
   attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine
   attention-apps train text_summarization --data news.jsonl --column summary=headline --output runs/news
   attention-apps train speech_recognition --preset listen_attend_spell_an4 --data calls.csv --output runs/calls
+  attention-apps train machine_translation --data pairs.tsv --output runs/pairs
   attention-apps train image_captioning --data photos.csv --output runs/short --set training.max_minutes=10
 """
 

@@ -55,10 +55,10 @@ def transcript_answer(transcript: Any) -> str:
     return _answer(transcript, "When it was said, and where the model listened", looked, note)
 
 
-def summary_answer(summary: Any) -> str:
-    """The words of the summary, each lighting up the words that were read for it."""
+def text_answer(summary: Any) -> str:
+    """The words of a summary or translation, each lighting up the words that were read for it."""
     if not summary.lines:
-        return message("There is no text to summarize here: paste one first.", is_problem=True)
+        return message("There is no text here: paste one first.", is_problem=True)
     note = None
     if not summary.was_read_whole:
         read = sum(end - start for start, end in summary.passages)

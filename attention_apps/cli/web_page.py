@@ -1,4 +1,4 @@
-"""The page of `attention-apps demo`: a tab for photos, one for recordings, one for texts. It needs no network."""
+"""The page of `attention-apps demo`: a tab for photos, one for recordings, two for texts. It needs no network."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from attention_apps.applications.preset import find_preset, preset_names, read_task
 from attention_apps.applications.tasks import TASKS, application_class, load
 from attention_apps.cli.presets import describe
-from attention_apps.cli.samples import PHOTOS, TEXTS, sample_photos, sample_recordings
-from attention_apps.cli.web_answers import STYLE, about, caption_answer, message, summary_answer, transcript_answer
+from attention_apps.cli.samples import DESCRIPTIONS, PHOTOS, TEXTS, sample_photos, sample_recordings
+from attention_apps.cli.web_answers import STYLE, about, caption_answer, message, text_answer, transcript_answer
 from attention_apps.cli.web_guard import PageGuard
 
 NUM_BEST = 4
@@ -249,18 +249,27 @@ def _speech_tab(models: TabModels, uploads: Path) -> None:
 
 
 def _text_tab(models: TabModels, uploads: Path) -> None:
+    _fill_text_tab(models, "Summarize", "Paste a paragraph of news here.", TEXTS)
+
+
+def _translation_tab(models: TabModels, uploads: Path) -> None:
+    _fill_text_tab(models, "Translate", "Write what is in a photo, in English.", DESCRIPTIONS)
+
+
+def _fill_text_tab(models: TabModels, verb: str, hint: str, samples: Sequence[str]) -> None:
     import gradio
 
     with gradio.Row():
         with gradio.Column(scale=2):
-            text = gradio.Textbox(label="Text", lines=7, max_lines=12, placeholder="Paste a paragraph of news here.")
-            button = gradio.Button("Summarize", variant="primary")
-            names = [" ".join(one.split()[:5]) + " …" for one in TEXTS]
-            gradio.Examples([[one] for one in TEXTS], text, label="Texts to try", example_labels=names)
+            text = gradio.Textbox(label="Text", lines=7, max_lines=12, placeholder=hint)
+            button = gradio.Button(verb, variant="primary")
+            names = [" ".join(one.split()[:5]) + " …" for one in samples]
+            gradio.Examples([[one] for one in samples], text, label="Texts to try", example_labels=names)
             settings = _settings(models)
         with gradio.Column(scale=3):
-            answer = gradio.HTML(message("Paste a text on the left, or choose one of the samples, and summarize it."))
-    respond = partial(_respond, models.answer, summary_answer)
+            wait = f"Paste a text on the left, or choose one of the samples, and {verb.lower()} it."
+            answer = gradio.HTML(message(wait))
+    respond = partial(_respond, models.answer, text_answer)
     gradio.on([button.click, text.submit], respond, [text, *settings], answer, api_visibility="private")
 
 
@@ -280,6 +289,7 @@ TABS = {
     "image_captioning": Tab("Photo", "captioner", _photo_tab),
     "speech_recognition": Tab("Speech", "recognizer", _speech_tab),
     "text_summarization": Tab("Text", "summarizer", _text_tab, ("sentence_compression",)),
+    "machine_translation": Tab("Translation", "translator", _translation_tab),
 }
 
 

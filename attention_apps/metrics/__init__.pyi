@@ -1,6 +1,7 @@
 from .bleu_score import bleu
 from .bootstrap import bootstrap_interval
 from .caption_tokenizer import caption_words, tokenize_captions
+from .chr_f_score import chrf
 from .cider_scorer import CiderScorer, cider
 from .error_rate import cer, wer
 from .meteor_score import meteor
@@ -16,6 +17,7 @@ __all__ = [
     "bootstrap_interval",
     "caption_words",
     "cer",
+    "chrf",
     "cider",
     "compression_rate",
     "meteor",

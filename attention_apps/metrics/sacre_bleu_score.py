@@ -1,6 +1,7 @@
 """BLEU of plain text, comparable between papers."""
 
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import numpy as np
 
@@ -8,12 +9,14 @@ from attention_apps.metrics.metric_result import MetricResult
 from attention_apps.metrics.text_pairs import References, check_pairs
 
 _ORDERS = 4
+_SIGNATURE = "case:mixed|eff:no|tok:13a|smooth:exp"
 
 
 def sacre_bleu(hypotheses: Sequence[str], references: References) -> MetricResult:
     """Compute corpus BLEU from 0 to 100 with sacreBLEU's defaults: cased, 13a tokens, exponential smoothing.
 
-    The score of a single item skips the orders for which it is too short, as sacreBLEU recommends.
+    The score of a single item skips the orders for which it is too short, as sacreBLEU recommends. `details` has the
+    signature.
 
     Reference: Post 2018.
     """
@@ -32,6 +35,7 @@ def sacre_bleu(hypotheses: Sequence[str], references: References) -> MetricResul
         items=np.asarray([score.score for score in sentences]),
         statistics=statistics,
         combine=_score,
+        details={"signature": f"nrefs:{min(map(len, references))}|{_SIGNATURE}|version:{version('sacrebleu')}"},
     )
 
 

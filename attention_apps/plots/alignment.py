@@ -1,4 +1,4 @@
-"""Plot the attention between the words of a text and of its summary, as an image or an HTML page."""
+"""Plot the attention between the words of a text and of its summary or translation, as an image or an HTML page."""
 
 import html
 import itertools
@@ -120,7 +120,7 @@ def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | 
     """
     sections = "\n".join(map(_section, alignments))
     page = f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Summary</title><style>{_STYLE}</style></head>
+<html lang="en"><head><meta charset="utf-8"><title>What was read</title><style>{_STYLE}</style></head>
 <body>
 <p class="hint">{_HINT}</p>
 {sections}

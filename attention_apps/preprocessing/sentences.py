@@ -38,11 +38,17 @@ def sentence_starts(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
     return tokens.with_flat_values(first | begins)
 
 
-def piece_starts(starts: tf.RaggedTensor, max_length: int) -> tf.RaggedTensor:
-    """Return `sentence_starts`, with sentences longer than `max_length` split."""
-    places = tf.range(tf.size(starts.flat_values))
-    since_start = places - _at_last(places, starts.flat_values)
-    return starts.with_flat_values(since_start % max_length == 0)
+def piece_starts(starts: tf.RaggedTensor, max_length: int, sizes: tf.Tensor | None = None) -> tf.RaggedTensor:
+    """Return `sentence_starts`, with sentences longer than `max_length` split.
+
+    Args:
+        sizes: of all tokens, int32 `(tokens,)`; by default each counts as 1. A piece may end with a part of a token
+            too much.
+    """
+    sizes = tf.ones_like(starts.flat_values, tf.int32) if sizes is None else sizes
+    before = tf.cumsum(sizes, exclusive=True)
+    pieces = (before - _at_last(before, starts.flat_values)) // max_length
+    return starts.with_flat_values(starts.flat_values | (pieces != _shifted(pieces, 0)))
 
 
 def first_passage_lengths(starts: tf.RaggedTensor, max_length: int) -> tf.Tensor:

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from attention_apps.applications import Caption, SpokenWord, Summary, SummaryLine, Transcript, TranscriptPart
-from attention_apps.cli.web_answers import about, caption_answer, message, summary_answer, transcript_answer
+from attention_apps.cli.web_answers import about, caption_answer, message, text_answer, transcript_answer
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]], np.float32)
 
@@ -36,7 +36,7 @@ def alternatives(page):
 
 
 def test_a_summary_is_escaped_and_has_alternatives_and_its_own_page_in_a_frame():
-    page = summary_answer(make_summary())
+    page = text_answer(make_summary())
     assert '<p class="text" dir="auto">&lt;b&gt; ${1+1}</p>' in page
     assert alternatives(page) == [("<b> ${1+1}", "-0.250"), ("other & more", "-1.500")]
     (frame,) = frames(page)
@@ -47,7 +47,7 @@ def test_a_summary_is_escaped_and_has_alternatives_and_its_own_page_in_a_frame()
 
 
 def test_a_text_that_was_not_read_whole_is_said_to_be_long():
-    page = summary_answer(make_summary(["word"] * 2000))
+    page = text_answer(make_summary(["word"] * 2000))
     assert "3 of its 2,000 words and marks were read" in page
 
 
@@ -77,7 +77,7 @@ def test_a_transcript_shows_a_spectrogram_and_when_each_word_was_said():
 
 def test_where_there_is_no_answer_there_is_a_message():
     assert "Nothing was heard" in transcript_answer(make_transcript(""))
-    assert "There is no text to summarize" in summary_answer(Summary([], []))
+    assert "There is no text here" in text_answer(Summary([], []))
 
 
 def test_what_the_model_is_not_sure_of_is_said():

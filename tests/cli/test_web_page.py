@@ -25,12 +25,13 @@ from attention_apps.training.config import read_config
 from tests.applications.captioners import PHOTO, as_bytes, make_captioner
 from tests.applications.recognizers import make_recognizer, say, wav_bytes
 from tests.applications.summarizers import CONFIGS
+from tests.applications.translators import PIECES, make_translator
 from tests.browser import open_browser
 
 pytest.importorskip("gradio", reason="the page needs the extra `demo`")
 pytestmark = pytest.mark.filterwarnings("ignore:::gradio")
 
-PHOTOS, SPEECH, TEXTS = web_page.TABS
+PHOTOS, SPEECH, TEXTS, TRANSLATIONS = web_page.TABS
 TEXT = "Alice likes Bob in ${1+1} <b>old</b> towns, {{value}} & more."
 
 
@@ -41,7 +42,8 @@ def applications():
     keras.utils.set_random_seed(4)
     words = Vocabulary([*UNKNOWN_CLASSES, "alice", "likes", "bob", "in", "old", "of", "and", "more", "."])
     summarizer = TextSummarizer(read_config(SummarizerConfig, CONFIGS["generate"]), words)
-    return {PHOTOS: captioner, SPEECH: recognizer, TEXTS: summarizer}
+    translator = make_translator(pieces=PIECES)
+    return {PHOTOS: captioner, SPEECH: recognizer, TEXTS: summarizer, TRANSLATIONS: translator}
 
 
 @contextlib.contextmanager
@@ -79,7 +81,8 @@ def page(browser, url):
 def ask(page, tab, source):
     """Gives a tab a file or a text, and waits for what it says."""
     page.click(f"#{tab}-button")
-    if tab == TEXTS:
+    if tab in (TEXTS, TRANSLATIONS):
+        page.wait_for(f"return !!document.querySelector('#{tab} textarea')")
         page.type(f"#{tab} textarea", source)
         page.click(f"#{tab} button.primary")
     else:
@@ -194,6 +197,14 @@ def test_what_no_browser_sends_is_refused():
     assert "photo" in models.about(models.default)
 
 
+def test_a_text_is_translated_with_the_words_that_were_read(page, applications):
+    assert ask(page, TRANSLATIONS, TEXT) == "answer"
+    translation = applications[TRANSLATIONS].translate(TEXT, num_best=web_page.NUM_BEST)
+    assert answer_of(page, TRANSLATIONS)[1] == expected(translation)[1]
+    words = in_frame(page, TRANSLATIONS, "[...page.querySelectorAll('.source span')].map(e => e.innerText)")
+    assert words == translation.source_tokens
+
+
 def test_what_is_no_photo_is_said_by_its_name(page, tmp_path):
     (tmp_path / "letter.jpg").write_text("Dear all, this is not a photo.")
     assert "problem" in ask(page, PHOTOS, tmp_path / "letter.jpg")
@@ -214,7 +225,7 @@ def test_silence_is_said_to_be_silence(page, tmp_path):
 
 def test_a_blank_text_is_asked_for(page):
     assert "problem" in ask(page, TEXTS, "  ")
-    assert problem(page, TEXTS).startswith("There is no text to summarize")
+    assert problem(page, TEXTS).startswith("There is no text here")
 
 
 def test_the_browser_is_told_to_load_nothing_from_elsewhere(url):
@@ -363,6 +374,7 @@ def test_a_tab_without_a_model_says_so(tmp_path):
         ("captioner", "show_attend_tell_flickr8k"),
         ("recognizer", "listen_attend_spell_an4"),
         ("summarizer", "pointer_generator_headlines"),
+        ("translator", "translation_multi30k_en_de"),
     ):
         assert f"<code>{name}</code> is not installed" in page
         assert f"<code>attention-apps demo --{option} FOLDER</code>" in page
@@ -387,6 +399,7 @@ def test_the_command_loads_what_it_is_given_and_opens_the_page(applications, tmp
         PHOTOS: "NoneType",
         SPEECH: "NoneType",
         TEXTS: "TextSummarizer",
+        TRANSLATIONS: "NoneType",
     }
     assert opened == ["http://127.0.0.1:1234"]
     assert "the page is at http://127.0.0.1:1234" in capsys.readouterr().err

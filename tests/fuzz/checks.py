@@ -25,6 +25,7 @@ _NAMES = {
     "speech_recognition": "recognizer",
     "text_summarization": "summarizer",
     "sentence_compression": "compressor",
+    "machine_translation": "translator",
 }
 _FROM_THE_INSIDE = ("has no attribute", "unexpected keyword", "expected str", "'NoneType'", "{{node", "codec can")
 _SMALL = 100
@@ -128,21 +129,22 @@ def _check_array(lab, chance):
 
 
 def texts_in_python(lab, chances, way):
-    answer = way.choice((lab.summarizer.summarize, lab.summarizer.summarize, lab.compressor.compress))
+    answer = way.choice((lab.summarizer.summarize, lab.translator.translate, lab.compressor.compress))
     texts = [lab.text(chance) if chance.random() < 0.95 else chance.choice((None, 3, [], "")) for chance in chances]
     _check_live(answer, texts, TEXT)
     if way.random() < 0.2:
-        _check_live(lambda items: answer(items, beam_size=2, num_best=2, sentences=2), texts, TEXT)
+        options = {} if answer == lab.translator.translate else {"sentences": 2}
+        _check_live(lambda items: answer(items, beam_size=2, num_best=2, **options), texts, TEXT)
 
 
 def texts_on_the_command_line(lab, chances, way):
-    name = way.choice(("summarizer", "summarizer", "compressor"))
+    name = way.choice(("summarizer", "translator", "compressor"))
     paths = [lab.write(_as_bytes(lab.text(chance)), chance.choice((".txt", ""))) for chance in chances]
-    _check_answers(lab, "summarize", name, paths, way)
+    _check_answers(lab, "translate" if name == "translator" else "summarize", name, paths, way)
 
 
 def texts_in_a_saved_model(lab, chances, way):
-    name = way.choice(("summarizer", "compressor"))
+    name = way.choice(("summarizer", "compressor", "translator"))
     _check_served(lab, name, "text", [_as_bytes(lab.text(chance)) for chance in chances], TEXT.encode())
 
 
@@ -188,7 +190,7 @@ def manifests_on_the_command_line(lab, chances, way):
 
 def configurations_in_python(lab, chances, way):
     for chance in chances:
-        name = chance.choice(("captioner", "recognizer", "summarizer", "compressor"))
+        name = chance.choice(("captioner", "recognizer", "summarizer", "compressor", "translator"))
         application = type(getattr(lab, name))
         path = lab.write(lab.config_file(name, chance), ".toml")
         overrides = [_override(chance)] if chance.random() < 0.2 else []
@@ -229,7 +231,8 @@ def _is_small(config):
 
 def preset_folders_in_python(lab, chances, way):
     for chance in chances:
-        name = chance.choice(("summarizer",) * 12 + ("compressor",) * 12 + ("recognizer",) * 6 + ("captioner",))
+        names = ("summarizer",) * 8 + ("compressor",) * 8 + ("translator",) * 8 + ("recognizer",) * 6 + ("captioner",)
+        name = chance.choice(names)
         folder, is_sealed = _spoil(lab, name, chance)
         cls = type(getattr(lab, name))
         with _may_refuse() as refusal:

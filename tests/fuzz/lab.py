@@ -30,6 +30,7 @@ from attention_apps.serving import LoadedModel
 from attention_apps.training.config import read_config, to_dict, to_toml
 from tests.applications.recognizers import LETTERS, make_config, say, wav_bytes
 from tests.applications.summarizers import CONFIGS
+from tests.applications.translators import PIECES, make_translator
 from tests.fuzz.mutations import (
     many_marks,
     mutate_bytes,
@@ -81,6 +82,7 @@ class Lab:
         words = Vocabulary([*UNKNOWN_CLASSES, *_WORDS])
         self.summarizer = TextSummarizer(_text_config(SummarizerConfig, "generate", num_best=2), words)
         self.compressor = SentenceCompressor(_text_config(CompressorConfig, "delete"), words)
+        self.translator = make_translator(overrides=["decoding.beam_size=1", "decoding.max_length=6"], pieces=PIECES)
         self._exports = {}
 
     def preset(self, name):
@@ -170,6 +172,7 @@ class Lab:
             "speech_recognition": [("audio", "transcript"), ("0.wav", "AB"), ("1.flac", "b a")],
             "text_summarization": [("document", "summary"), (TEXT, "Alice likes Bob"), (TEXT[:60], "old town")],
             "sentence_compression": [("document", "summary"), (TEXT, "Alice likes Bob"), (TEXT[:60], "old town")],
+            "machine_translation": [("source", "target"), ("the dog", "der Hund"), ("a tree", "ein Baum")],
         }
         return {task: _manifests(table) for task, table in rows.items()}
 

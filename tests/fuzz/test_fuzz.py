@@ -107,7 +107,7 @@ def _in_time():
 
 def test_what_is_not_spoilt_is_taken(lab):
     """Or all that comes after would be refused for one and the same reason."""
-    for application in (lab.captioner, lab.recognizer, lab.summarizer, lab.compressor):
+    for application in (lab.captioner, lab.recognizer, lab.summarizer, lab.compressor, lab.translator):
         path = lab.write(to_toml(to_dict(application.config)), ".toml")
         assert read_config(application.config_class, path) == application.config
     for task, name in (("image_captioning", "captioner"), ("speech_recognition", "recognizer")):

@@ -24,3 +24,10 @@ def test_items_equal_sacrebleu_for_sentences():
     items = sacre_bleu(EDGE_HYPOTHESES, EDGE_REFERENCES).items
     for item, hypothesis, references in zip(items, EDGE_HYPOTHESES, EDGE_REFERENCES):
         assert item == pytest.approx(sacrebleu.sentence_bleu(hypothesis, references).score, abs=1e-9)
+
+
+def test_the_signature_is_that_of_sacrebleu():
+    hypotheses, references = random_corpus(5, 2)
+    metric = sacrebleu.BLEU()
+    metric.corpus_score(hypotheses, list(zip(*references)))
+    assert sacre_bleu(hypotheses, references).details["signature"] == str(metric.get_signature())

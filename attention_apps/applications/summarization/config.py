@@ -33,6 +33,12 @@ class TextEncoderConfig:
         require_between(self, 1, 64, "num_layers", "num_heads")
         require_fraction(self, "dropout")
 
+    def min_parameters(self, kind: str, vocabulary_size: int) -> int:
+        """The fewest parameters that an encoder of a kind can have, known without building it."""
+        width = self.units if kind == "recurrent" else self.embedding_dim
+        layer = width * (width if kind == "recurrent" else width + self.hidden_dim)
+        return vocabulary_size * self.embedding_dim + self.num_layers * layer
+
 
 @dataclass(frozen=True)
 class SummaryDecodingOptions(DecodingOptions):
@@ -118,10 +124,5 @@ class SummarizerConfig:
 
     def min_parameters(self, vocabulary_size: int) -> int:
         """The fewest parameters the model can have, known without building it."""
-        encoder = self.encoder
-        if self.encoder_kind == "recurrent":
-            layer = encoder.units**2
-        else:
-            layer = encoder.embedding_dim * (encoder.embedding_dim + encoder.hidden_dim)
-        reader = vocabulary_size * encoder.embedding_dim + encoder.num_layers * layer
-        return max(reader, self.decoder.min_parameters(vocabulary_size))  # the embedding may be shared
+        encoder = self.encoder.min_parameters(self.encoder_kind, vocabulary_size)
+        return max(encoder, self.decoder.min_parameters(vocabulary_size))  # the embedding may be shared

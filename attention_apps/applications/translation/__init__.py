@@ -1,0 +1,1 @@
+"""Machine translation: word pieces in, word pieces out, attention over words."""

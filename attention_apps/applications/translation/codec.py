@@ -1,0 +1,168 @@
+"""Translations: pieces of words to text, and attention between words."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import tensorflow as tf
+
+from attention_apps.applications.confidence import calibrated, geometric_mean
+from attention_apps.applications.outputs import best_tokens, clear_rows, ranked, token_probabilities
+from attention_apps.applications.parts import AnsweredParts, Codec, OutputOptions, Reading, Tensors
+from attention_apps.applications.summarization.reader import BLANK, CUT, OK, TOO_LONG
+from attention_apps.applications.summarization.summary import SummaryLine
+from attention_apps.applications.translation.config import TranslatorConfig
+from attention_apps.applications.translation.reader import has_letter
+from attention_apps.applications.translation.translation import Translation
+from attention_apps.constants import PADDING, START, UNKNOWN
+from attention_apps.decoding import DecodingOptions, DecodingResult
+from attention_apps.preprocessing.text import JOINER, detokenize
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_pieces import WordPieces
+
+
+class TranslationCodec(Codec):
+    """Reads and writes pieces of words, and shows the attention between whole words.
+
+    Args:
+        vocabulary: word pieces; see `learn_word_pieces`.
+    """
+
+    output_notes: Mapping[str, str] = {
+        "text": "translations, best first",
+        "score": "what the translations are ranked by, the mean over the sentences; more is better",
+        "confidence": "how sure the least sure sentence is, from 0 to 1",
+        "unsure": "whether that is below the threshold of the preset",
+        "token_ids": "for each sentence, ids of the word pieces of its best translation, then the end token 2, then 0",
+        "tokens": "for each sentence, the words of its best translation, then empty strings",
+        "attention": "for each of these words, how much each word of the sentence was read",
+        "source_tokens": "for each sentence, its words, then empty strings",
+        "status": ", ".join(f"`{status}`" for status in (OK, CUT, BLANK, TOO_LONG)),
+    }
+
+    def __init__(self, config: TranslatorConfig, vocabulary: Vocabulary):
+        super().__init__(config, vocabulary)
+        self.word_pieces = WordPieces(vocabulary)
+        self.resources = self.word_pieces.resources
+
+    def prepare(self, source: Tensors) -> Tensors:
+        """The pieces of the words `(batch, source)`, and for each piece the place of its word, -1 for none."""
+        words = tf.RaggedTensor.from_tensor(source["tokens"], padding="")
+        pieces = self.word_pieces.segment(words.flat_values)
+        token_ids = words.with_values(pieces).merge_dims(1, 2)
+        places = tf.gather(tf.ragged.range(words.row_lengths()).flat_values, pieces.value_rowids())
+        ids = token_ids.to_tensor(PADDING)
+        copied = {"source_ids": ids} if self.config.decoder.copying else {}
+        return {"token_ids": ids, "word_of": token_ids.with_flat_values(places).to_tensor(-1), **copied}
+
+    def search_options(self, options: DecodingOptions) -> DecodingOptions:
+        """A search writes pieces only."""
+        banned = {*options.banned_tokens, PADDING, START, UNKNOWN}
+        return replace(options, banned_tokens=tuple(sorted(banned)))
+
+    def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
+        return self.word_pieces.join(token_ids)
+
+    def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
+        token_ids = forced["token_ids"]
+        is_piece = token_ids > UNKNOWN
+        starts = tf.gather(self.word_pieces.starts_word, token_ids)
+        word_of = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)
+        word_of = tf.where(is_piece, word_of, -1)  # (batch, target)
+        confidence = geometric_mean(token_probabilities(forced), token_ids > PADDING)
+        return {
+            "text": self.texts(result.token_ids, source),
+            "score": result.scores,
+            **calibrated(confidence, self.config.confidence),
+            "token_ids": token_ids,
+            "tokens": self._words(token_ids, word_of),
+            "attention": _word_attention(forced["attention"], word_of, source),
+            "source_tokens": tf.strings.regex_replace(source["tokens"], JOINER, ""),
+            "verbatim": detokenize(source["tokens"]),
+            "has_letter": tf.reduce_any(has_letter(source["tokens"]), axis=1),
+        }
+
+    def _words(self, token_ids, word_of):
+        """The words `(batch, target)` that pieces make up, then empty strings."""
+        batch, length = tf.unstack(tf.shape(token_ids))
+        segments = tf.where(word_of < 0, length, word_of) + tf.range(batch)[:, tf.newaxis] * (length + 1)
+        pieces = self.word_pieces.sub_words.spell(token_ids)
+        words = tf.strings.unsorted_segment_join(
+            tf.reshape(pieces, [-1]), tf.reshape(segments, [-1]), batch * (length + 1)
+        )
+        words = tf.strings.unicode_transcode(words, "UTF-8", "UTF-8", errors="replace")
+        words = tf.strings.strip(tf.strings.regex_replace(words, JOINER, ""))
+        return tf.reshape(words, [batch, length + 1])[:, :length]
+
+    def join(self, reading: Reading, parts: AnsweredParts, options: OutputOptions) -> Translation:
+        shown, threshold = reading.shown, self.config.confidence.threshold
+        count = max((len(outputs["score"]) for _, outputs in parts if outputs is not None), default=1)
+        lines = [
+            _verbatim(shown, source.place, count) if outputs is None else _line(source.place, outputs)
+            for source, outputs in parts
+        ]
+        numbers = [int(shown.line_of[source.place[0]]) for source, _ in parts]
+        return Translation.of(lines, numbers, shown.tokens, threshold, reading.item)
+
+    def failed(self, item: Any, error: str) -> Translation:
+        return Translation.failed(item, error)
+
+    def serve(self, outputs: Tensors, context: Tensors, options: OutputOptions) -> Tensors:
+        """Joins the sentences of each text; one without letters is its own translation."""
+        outputs = {name: tensor[:-1] for name, tensor in outputs.items()}  # the last sentence is of no text
+        status, text_of = context["status"], context["text_of"]
+        count = tf.size(status, tf.int64)
+        is_verbatim, verbatim = ~outputs.pop("has_letter"), outputs.pop("verbatim")
+        outputs = {**clear_rows(outputs, is_verbatim), "source_tokens": outputs["source_tokens"]}
+        texts = tf.where(is_verbatim[:, tf.newaxis], verbatim[:, tf.newaxis], outputs["text"])
+        scores = tf.where(is_verbatim[:, tf.newaxis], 0.0, outputs["score"])
+        confidence = tf.where(is_verbatim, 1.0, outputs["confidence"])
+        confidence = tf.math.unsorted_segment_min(confidence, text_of, count)
+        parts = ("token_ids", "tokens", "attention", "source_tokens")
+        joined = {
+            "text": _join_sentences(texts, context, count),
+            "score": tf.math.unsorted_segment_mean(scores, text_of, count),
+            "confidence": confidence,
+            "unsure": confidence < self.config.confidence.threshold,
+            **{name: tf.RaggedTensor.from_value_rowids(outputs[name], text_of, count).to_tensor() for name in parts},
+        }
+        return {**clear_rows(joined, (status != OK) & (status != CUT)), "status": status}
+
+
+def _word_attention(attention, word_of, source):
+    """From `(batch, target pieces, source pieces)` to words on both sides: the former averaged, the latter summed."""
+    read = tf.one_hot(source["word_of"], tf.shape(source["tokens"])[1])  # (batch, source pieces, source words)
+    written = tf.one_hot(word_of, tf.shape(word_of)[1], axis=1)  # (batch, target words, target pieces)
+    written /= tf.maximum(tf.reduce_sum(written, axis=-1, keepdims=True), 1.0)
+    return written @ tf.cast(attention, tf.float32) @ read
+
+
+def _line(span, outputs):
+    tokens, attention = best_tokens(outputs)
+    alternatives = ranked(outputs)
+    return SummaryLine(
+        score=alternatives[0][1],
+        tokens=tokens,
+        alternatives=alternatives,
+        attention=attention[:, : span[1] - span[0]],
+        copied=[False] * len(tokens),
+        passage=span,
+        confidence=float(outputs["confidence"]),
+    )
+
+
+def _verbatim(shown, span, count):
+    """A sentence without letters, which is its own translation."""
+    text = detokenize(tf.constant([shown.words[slice(*span)]]))[0].numpy().decode()
+    tokens = shown.tokens[slice(*span)]
+    return SummaryLine(0.0, tokens, [(text, 0.0)] * count, None, [True] * len(tokens), span)
+
+
+def _join_sentences(texts, context, count):
+    """The sentences `(sentences, num_best)` of each text, with spaces and line breaks between them."""
+    lines, joined = context["text_of_line"], []
+    for rank in range(texts.shape[1]):
+        line = tf.strings.unsorted_segment_join(texts[:, rank], context["line_of"], tf.size(lines), separator=" ")
+        line = tf.strings.strip(tf.strings.regex_replace(line, " +", " "))
+        joined.append(tf.strings.strip(tf.strings.unsorted_segment_join(line, lines, count, separator="\n")))
+    return tf.stack(joined, axis=1)

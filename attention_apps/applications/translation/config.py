@@ -1,0 +1,64 @@
+"""The configuration of a translator."""
+
+from dataclasses import dataclass, field
+
+from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.parts import OutputOptions
+from attention_apps.applications.summarization.config import TextEncoderConfig
+from attention_apps.checks import require, require_between
+from attention_apps.decoding import DecodingOptions
+from attention_apps.models.decoder_config import DecoderConfig
+from attention_apps.training.config import TrainingConfig
+
+
+def _transformer():
+    return DecoderConfig(kind="transformer", embedding_dim=128, num_layers=4, num_heads=4, hidden_dim=256, dropout=0.3)
+
+
+def _batches_by_length():
+    return TrainingConfig(
+        batch_size=1024,
+        max_batch_length=4096,
+        learning_rate=5e-3,
+        warmup_steps=2000,
+        schedule="inverse_sqrt",
+    )
+
+
+@dataclass(frozen=True)
+class TranslatorConfig:
+    """The configuration of a `TextTranslator`, by default the Transformer-tiny of Wu et al. 2021."""
+
+    encoder: TextEncoderConfig = field(
+        default_factory=lambda: TextEncoderConfig(num_layers=4, hidden_dim=256, dropout=0.3)
+    )
+    decoder: DecoderConfig = field(default_factory=_transformer)
+    # Whether encoder and decoder share one embedding; a Transformer's output layer always shares the decoder's.
+    shared_embedding: bool = True
+    decoding: DecodingOptions = field(
+        default_factory=lambda: DecodingOptions(beam_size=5, max_length=128, length_penalty=1.0)
+    )
+    output: OutputOptions = field(default_factory=OutputOptions)
+    confidence: ConfidenceConfig = field(default_factory=ConfidenceConfig)
+    training: TrainingConfig = field(default_factory=_batches_by_length)
+    # Pieces of words of both languages, 256 of which are the bytes.
+    vocabulary_size: int = 8_000
+    # The longest sentence in bytes of UTF-8. Longer rows are left out of training, longer sentences are cut.
+    max_sentence_length: int = 400
+
+    def __post_init__(self) -> None:
+        require_between(self, 270, 1_000_000, "vocabulary_size")
+        require_between(self, 64, 10_000, "max_sentence_length")
+        is_same = self.encoder.embedding_dim == self.decoder.embedding_dim
+        width = self.encoder.embedding_dim
+        require(is_same or not self.shared_embedding, "embedding_dim", "the same for encoder and decoder", width)
+
+    @property
+    def encoder_kind(self) -> str:
+        """`recurrent` or `transformer`."""
+        return self.encoder.kind or self.decoder.kind
+
+    def min_parameters(self, vocabulary_size: int) -> int:
+        """The fewest parameters the model can have, known without building it."""
+        encoder = self.encoder.min_parameters(self.encoder_kind, vocabulary_size)
+        return max(encoder, self.decoder.min_parameters(vocabulary_size))  # the embedding may be shared

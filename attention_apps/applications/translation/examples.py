@@ -1,0 +1,113 @@
+"""Pairs of texts as training examples."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from attention_apps.applications.parts import Examples, Reading
+from attention_apps.applications.summarization.reader import plain_token
+from attention_apps.applications.translation.codec import TranslationCodec
+from attention_apps.applications.translation.config import TranslatorConfig
+from attention_apps.applications.translation.reader import TextShown, TranslationReader, make_source
+from attention_apps.constants import END, START
+from attention_apps.data import Batches, DataCheck, Row
+from attention_apps.metrics import MetricResult, chrf, sacre_bleu
+from attention_apps.models import Seq2Seq
+from attention_apps.preprocessing.text_corpus import TextColumn, TextCorpus, tokens_of
+from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_pieces import learn_word_pieces, split_words
+from attention_apps.training.config import TrainingConfig
+
+
+class TranslationExamples(Examples):
+    """One example for each row: the pieces of the words of both texts. A row is read as a whole.
+
+    Args:
+        rows: of a manifest, with `source` and `target`.
+    """
+
+    columns = ("source", "target")
+    reward_metric = "bleu_4"
+    source_signature = TranslationReader.signature
+
+    def __init__(self, rows: Sequence[Row], config: TranslatorConfig):
+        super().__init__(rows, config)
+        sources, targets = (tokens_of([row[name] for row in rows], split_words) for name in self.columns)
+        self.corpus = TextCorpus(sources, targets, model_form=tf.identity)
+
+    # What is particular about the data
+
+    @staticmethod
+    def data_check(config: TranslatorConfig, codec: Any) -> DataCheck:
+        longest = config.max_sentence_length
+
+        def reject(row: Row, length: float | None) -> str | None:
+            for name in TranslationExamples.columns:
+                size = len(row[name].encode("utf-8", "surrogatepass"))
+                if size > longest:
+                    return f"`{name}` has {size:,} bytes, more than {longest:,}, the `max_sentence_length`"
+            return None
+
+        return DataCheck("source", "target", reject=reject)
+
+    @staticmethod
+    def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
+        return {"sacre_bleu": sacre_bleu(texts, references), "chrf": chrf(texts, references)}
+
+    def make_vocabulary(self) -> Vocabulary:
+        return learn_word_pieces(self._sentences(), self.config.vocabulary_size)
+
+    def _sentences(self) -> Iterator[list[str]]:
+        for column in (self.corpus.documents, self.corpus.summaries):
+            yield from ([self.corpus.words[code] for code in column[index]] for index in range(len(column)))
+
+    def new_words(self, codec: Any) -> Iterable[str]:
+        return ()  # pieces make up any word
+
+    # Examples
+
+    def bind(self, codec: TranslationCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
+        self.codec = codec
+        words = tf.constant(self.corpus.words, tf.string, shape=[len(self.corpus.words)])
+        pieces = codec.word_pieces.segment(words)
+        self._pieces = TextColumn(pieces.flat_values.numpy(), pieces.row_lengths().numpy())
+
+    def batches(self, training_config: TrainingConfig) -> Batches:
+        ids = tf.TensorSpec((None,), tf.int32)
+        columns = (self.corpus.documents, self.corpus.summaries)
+        return Batches(
+            self,
+            {"source": dict.fromkeys(self._source_names, ids), "tokens": ids},
+            batch_size=training_config.batch_size,
+            max_batch_length=training_config.max_batch_length,
+            lengths=np.maximum(*(self._lengths(column) for column in columns)) + 1,  # the end token
+            seed=training_config.seed,
+            short_first_epochs=training_config.short_first_epochs,
+        )
+
+    def reading(self, index: int) -> Reading:
+        text = self.rows[index]["source"]
+        words = [self.corpus.words[code].encode() for code in self.corpus.documents[index]]
+        shown = TextShown(words, [plain_token(word) for word in words], np.zeros(len(words), np.int64))
+        return Reading([make_source(words, (0, len(words)), is_answered=True)], text, shown)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        source, target = (self._ids(column[index]) for column in (self.corpus.documents, self.corpus.summaries))
+        return {
+            "source": dict.fromkeys(self._source_names, source),
+            "tokens": np.array([START, *target, END], np.int32),
+        }
+
+    @property
+    def _source_names(self):
+        return ("token_ids", "source_ids") if self.config.decoder.copying else ("token_ids",)
+
+    def _ids(self, codes):
+        return np.concatenate([self._pieces[code] for code in codes] or [np.zeros(0, np.int32)])
+
+    def _lengths(self, column):
+        """How many pieces each text of a column has."""
+        return np.diff(np.concatenate([[0], np.cumsum(self._pieces.lengths[column.codes])])[column.starts])
