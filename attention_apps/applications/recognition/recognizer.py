@@ -45,7 +45,7 @@ class SpeechRecognizer(Application):
 
     task = "speech_recognition"
     config_class = RecognizerConfig
-    default_preset = "listen_attend_spell_an4"
+    default_preset = "moonshine_tiny_english"
 
     def __init__(self, config: RecognizerConfig | None = None, vocabulary: Vocabulary | None = None):
         is_moonshine = config is not None and config.moonshine is not None
