@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from calibration import fit
 
 from attention_apps.applications import load
 
@@ -26,22 +27,6 @@ def choose_threshold(good: np.ndarray, max_unsure: float) -> float:
     """The highest threshold, in hundredths, with at most a share `max_unsure` of confidences below it."""
     allowed = math.floor(max_unsure * len(good))
     return math.floor(100 * float(np.sort(good)[min(allowed, len(good) - 1)])) / 100
-
-
-def fit_calibration(confidence: np.ndarray, quality: np.ndarray, steps: int = 50) -> tuple[float, float]:
-    """Slope and offset of `sigmoid(slope · logit(confidence) + offset)`, closest to qualities from 0 to 1.
-
-    Logistic regression by Newton's method, with a weak prior for a slope of 1 and an offset of 0.
-    """
-    clipped = np.clip(confidence, _TINY, 1 - _TINY)
-    inputs = np.stack([np.log(clipped / (1 - clipped)), np.ones(len(clipped))], axis=1)
-    prior = weights = np.array([1.0, 0.0])
-    for _ in range(steps):
-        predicted = 1 / (1 + np.exp(-inputs @ weights))
-        gradient = inputs.T @ (predicted - quality) + (weights - prior)
-        hessian = (inputs * (predicted * (1 - predicted))[:, np.newaxis]).T @ inputs + np.eye(2)
-        weights = weights - np.linalg.solve(hessian, gradient)
-    return float(weights[0]), float(weights[1])
 
 
 def answers(application: Any, path: Path, limit: int | None) -> tuple[list[Any], list[str]]:
@@ -85,7 +70,7 @@ def main() -> None:
     confidence = np.array([result.confidence for result in results])
     quality = quality_of(application, results, references)
     threshold = choose_threshold(confidence, options.max_unsure)
-    slope, offset = fit_calibration(confidence, quality)
+    slope, offset = fit(confidence, quality)
     own = application.config.confidence.threshold
     for name, limit in (("preset", own), ("chosen", threshold)):
         is_sure = confidence >= limit

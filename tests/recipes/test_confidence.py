@@ -4,7 +4,6 @@ import json
 import sys
 
 import numpy as np
-import pytest
 
 from tests.applications.recognizers import make_recognizer, write_corpus
 from tests.recipes.loading import load
@@ -18,14 +17,6 @@ def test_no_more_good_answers_than_allowed_are_unsure():
     assert threshold == 0.43
     assert np.mean(good < threshold) <= 0.05
     assert np.mean(good < threshold + 0.01) > 0.04
-
-
-def test_a_calibration_predicts_the_quality():
-    random = np.random.default_rng(0)
-    raw = random.uniform(0.05, 0.95, 4000)
-    wanted = 1 / (1 + np.exp(-(2 * np.log(raw / (1 - raw)) - 1)))
-    slope, offset = confidence.fit_calibration(raw, (random.random(4000) < wanted).astype(float))
-    assert (slope, offset) == (pytest.approx(2, abs=0.2), pytest.approx(-1, abs=0.2))
 
 
 def test_the_command_prints_shares_for_good_and_foreign_data(tmp_path, monkeypatch, capsys):
