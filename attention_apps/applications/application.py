@@ -15,6 +15,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.progress import track
 
+from attention_apps.applications.hub import PREFIX, upload_preset
 from attention_apps.applications.parts import OutputOptions, Parts
 from attention_apps.applications.pipeline import Pipeline, answer_items
 from attention_apps.applications.preset import Preset, find_preset, read_preset, write_preset
@@ -86,12 +87,13 @@ class Application:
 
     @classmethod
     def from_preset(cls, name_or_folder: str | os.PathLike | None = None) -> Self:
-        """Loads a preset of the package by name, or one that `save` wrote to a folder.
+        """Loads a preset of the package by name, one that `save` wrote to a folder, or one of the Hugging Face Hub.
 
         `fit` then chooses the settings of its training by the size of the data; see `fine_tuning_defaults`.
 
         Args:
-            name_or_folder: the task's default preset if not given.
+            name_or_folder: a name, a folder, or `hf://user/model`, optionally with `@revision`. The task's default
+                preset if not given.
         """
         folder = find_preset(cls.default_preset if name_or_folder is None else name_or_folder)
         preset = read_preset(folder)
@@ -107,7 +109,8 @@ class Application:
             application = cls(config, vocabulary)  # type: ignore[call-arg] # subclasses bring their own parts
             application.codec.take_files(preset.texts)
             assign_weights(application.model, preset.weights)
-            application.start = folder.resolve().name
+            is_handle = isinstance(name_or_folder, str) and name_or_folder.startswith(PREFIX)
+            application.start = str(name_or_folder) if is_handle else folder.resolve().name
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None
         return application
@@ -129,6 +132,30 @@ class Application:
         preset = Preset(self.task, to_dict(self.config), texts, weights)
         card = card or f"# {Path(folder).name}\n\nA model for {self.task}.\n{self._training_notes}"
         write_preset(folder, preset, card, bits)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        private: bool | None = None,
+        revision: str | None = None,
+        card: str | None = None,
+        bits: int = 32,
+    ) -> str:
+        """Saves a preset on the Hugging Face Hub, so that `from_preset("hf://user/model")` loads it.
+
+        Args:
+            repository: `user/model`; created if there is none.
+            private: whether only you can see a new repository; by default what your account says.
+            revision: the branch, created if there is none; by default `main`.
+            card, bits: see `save`.
+
+        Returns:
+            The address of the commit.
+        """
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary) / repository.split("/")[-1]
+            self.save(folder, card, bits)
+            return upload_preset(folder, repository, private, revision)
 
     def with_config(self, config: Any) -> Self:
         """Returns a copy with another configuration and the same vocabulary and weights.

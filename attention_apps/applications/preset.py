@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from attention_apps.applications.hub import PREFIX, download_preset
 from attention_apps.checks import require
 from attention_apps.files import recover_folder, replaced_folder, write_file
 
@@ -64,7 +65,9 @@ def preset_names() -> list[str]:
 
 
 def find_preset(name_or_folder: str | os.PathLike) -> Path:
-    """Returns the folder of a preset, given the name of a preset in the package or a folder."""
+    """Returns the folder of a preset, given the name of a preset in the package, a folder, or `hf://user/model`."""
+    if isinstance(name_or_folder, str) and name_or_folder.startswith(PREFIX):
+        return download_preset(name_or_folder)
     folder = Path(name_or_folder)
     recover_folder(folder)
     if folder.is_dir():
@@ -197,7 +200,8 @@ def _read_sums(folder):
         if match[2] not in (CONFIG, WEIGHTS, CARD) and not match[2].endswith(".txt"):
             raise ValueError(f"{path}, line {number}: {match[2]} is not a file of a preset")
         sums[match[2]] = match[1]
-    extra = {entry.name for entry in folder.iterdir()} - set(sums) - {SUMS}
+    # Every repository of the hub has `.gitattributes`; it is not read.
+    extra = {entry.name for entry in folder.iterdir()} - set(sums) - {SUMS, ".gitattributes"}
     if extra:
         raise ValueError(f"{folder}: has files that {SUMS} does not list: {', '.join(sorted(extra))[:200]}")
     return sums
@@ -212,11 +216,16 @@ def _checked_file(folder, name, expected):
 
 def _read(folder, name):
     path, limit = folder / name, MAX_BYTES.get(name, MAX_TEXT_BYTES)
-    if path.is_symlink() or not path.is_file():
+    if (path.is_symlink() and not _is_hub_blob(path)) or not path.is_file():
         raise ValueError(f"{path}: missing, or not a plain file")
     if path.stat().st_size > limit:
         raise ValueError(f"{path}: larger than {limit} bytes")
     return path.read_bytes()
+
+
+def _is_hub_blob(path):
+    """Whether a link leads where the cache of the hub keeps the files of the same repository."""
+    return path.resolve().parent == (path.parent.parent.parent / "blobs").resolve()
 
 
 def _decode(folder, name, data):

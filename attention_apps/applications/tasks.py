@@ -24,7 +24,8 @@ def load(name_or_folder: str | os.PathLike) -> Any:
     """Loads a preset of any task.
 
     Args:
-        name_or_folder: the name of a preset in the package, or a folder that `save` wrote.
+        name_or_folder: the name of a preset in the package, a folder that `save` wrote, or `hf://user/model`, optionally
+            with `@revision`.
 
     Returns:
         An `ImageCaptioner`, `SpeechRecognizer`, `TextSummarizer`, `SentenceCompressor` or `TextTranslator`.
@@ -35,4 +36,5 @@ def load(name_or_folder: str | os.PathLike) -> Any:
     task = read_task(folder)
     if task not in TASKS:
         raise ValueError(f"{folder}: `task` must be one of {', '.join(sorted(TASKS))}. Received: task={task[:100]!r}")
-    return application_class(task).from_preset(folder)
+    is_path = isinstance(name_or_folder, os.PathLike)
+    return application_class(task).from_preset(folder if is_path else name_or_folder)

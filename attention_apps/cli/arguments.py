@@ -41,7 +41,9 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, metavar="FILE", help="manifest to train on: .csv, .tsv or .jsonl")
     parser.add_argument("--validation", metavar="FILE", help="manifest whose generated texts decide what is kept")
     add_column_argument(parser)
-    parser.add_argument("--preset", metavar="NAME|FOLDER", help="start from a trained model: fine-tuning")
+    parser.add_argument(
+        "--preset", metavar="NAME|FOLDER|hf://USER/MODEL", help="start from a trained model: fine-tuning"
+    )
     parser.add_argument("--config", metavar="FILE", help="TOML file with the configuration")
     parser.add_argument(
         "--set",

@@ -111,7 +111,9 @@ class PredictCommand:
             metavar=self.metavar,
             help="files, or folders with all that is in them; - is standard input, as is nothing at all",
         )
-        parser.add_argument("--preset", metavar="NAME|FOLDER", help="a trained model (default: the task's own)")
+        parser.add_argument(
+            "--preset", metavar="NAME|FOLDER|hf://USER/MODEL", help="a trained model (default: the task's own)"
+        )
         add_search_arguments(parser)
         parser.add_argument("--plot", metavar="DIR", help="folder for pictures of where the model looked")
         parser.add_argument("--html", metavar="DIR", help="folder for pages of where the model looked")
