@@ -24,8 +24,8 @@ def load(name_or_folder: str | os.PathLike) -> Any:
     """Loads a preset of any task.
 
     Args:
-        name_or_folder: the name of a preset in the package, a folder that `save` wrote, or `hf://user/model`, optionally
-            with `@revision`.
+        name_or_folder: the name of a preset in the package, a folder that `save` wrote, or `hf://user/model`,
+            optionally with `@revision`.
 
     Returns:
         An `ImageCaptioner`, `SpeechRecognizer`, `TextSummarizer`, `SentenceCompressor` or `TextTranslator`.
