@@ -1,6 +1,7 @@
 """Several test processes run side by side: one thread each, or they wait for one another."""
 
 import collections
+import gc
 import os
 
 for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
@@ -12,6 +13,12 @@ def pytest_addoption(parser):
     group.addoption("--fuzz-cases", type=int, default=300, help="spoilt inputs over all kinds (default: %(default)s)")
     group.addoption("--fuzz-seed", type=int, default=0, help="another seed makes other cases (default: %(default)s)")
     group.addoption("--fuzz-only", type=int, metavar="NUMBER", help="the batch of this case, of each kind")
+
+
+def pytest_collection_finish():
+    """What was imported stays: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

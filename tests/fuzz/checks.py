@@ -5,10 +5,12 @@ not hold.
 """
 
 import contextlib
+import http.client
 import io
 import json
 import math
 import sys
+from urllib.parse import quote
 
 import numpy as np
 import PIL.Image
@@ -17,8 +19,17 @@ from attention_apps.applications import TASKS
 from attention_apps.cli import main
 from attention_apps.data import Manifest
 from attention_apps.training.config import read_config, to_toml
-from tests.fuzz.lab import TEXT, seal
-from tests.fuzz.mutations import mutate_bytes, mutate_lines, mutate_text, mutate_tree, to_json
+from tests.fuzz.lab import SECRET, TEXT, seal
+from tests.fuzz.mutations import (
+    lengthen,
+    many_marks,
+    mutate_bytes,
+    mutate_lines,
+    mutate_text,
+    mutate_tree,
+    repeat_scans,
+    to_json,
+)
 
 _NAMES = {
     "image_captioning": "captioner",
@@ -68,6 +79,18 @@ def _image(lab, chance):
         dtype = chance.choice(("u1", "i1", "u2", "i8", "f2", "f4", "f8", "?", "c8", "U1", "O", "M8[s]"))
         return np.zeros(shape, dtype)
     return chance.choice((None, 3, "", "no/such/file.jpg", "data:,x", b"", [], {}, np.full((2, 3), np.nan), "a\0b"))
+
+
+def scans_in_python(lab, chances, way):
+    _check_live(lab.captioner.caption, [_scans(lab, chance) for chance in chances], lab.photos["PNG"])
+
+
+def scans_in_a_saved_model(lab, chances, way):
+    _check_served(lab, "captioner", "image_bytes", [_scans(lab, chance) for chance in chances], lab.photos["PNG"])
+
+
+def _scans(lab, chance):
+    return repeat_scans(lab.photos[chance.choice(("JPEG progressive", "JPEG grey"))], chance)
 
 
 # Recordings
@@ -148,6 +171,21 @@ def texts_in_a_saved_model(lab, chances, way):
     _check_served(lab, name, "text", [_as_bytes(lab.text(chance)) for chance in chances], TEXT.encode())
 
 
+def verbatim_texts_in_python(lab, chances, way):
+    answer = way.choice((lab.summarizer.summarize, lab.summarizer.summarize, lab.compressor.compress))
+    _check_live(answer, [many_marks(chance) for chance in chances], TEXT)
+
+
+def verbatim_texts_on_the_command_line(lab, chances, way):
+    paths = [lab.write(_as_bytes(many_marks(chance)), ".txt") for chance in chances]
+    _check_answers(lab, "summarize", way.choice(("summarizer", "compressor")), paths, way)
+
+
+def verbatim_texts_in_a_saved_model(lab, chances, way):
+    texts = [_as_bytes(many_marks(chance)) for chance in chances]
+    _check_served(lab, way.choice(("summarizer", "compressor")), "text", texts, TEXT.encode())
+
+
 def _as_bytes(text):
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
 
@@ -183,6 +221,14 @@ def manifests_on_the_command_line(lab, chances, way):
             code, output, _ = _run("check-data", task, "--data", path, "--quiet", "--json")
             assert code in (0, 1, 2)
         assert (json.loads(output) if code < 2 else output == "") is not None
+
+
+def long_manifests_in_python(lab, chances, way):
+    for chance in chances:
+        task, ending = chance.choice(list(lab.data)), chance.choice(("csv", "tsv", "jsonl", "txt"))
+        path = lab.write(lengthen(lab.data[task][ending], chance), f".{ending}", folder=lab.folder / "data")
+        with _may_refuse(path):
+            _check_message(getattr(lab, _NAMES[task]).check_data(path, quiet=True).to_text())
 
 
 # Configurations
@@ -258,6 +304,20 @@ def preset_folders_on_the_command_line(lab, chances, way):
         assert is_sealed or code == 2
 
 
+def long_presets_in_python(lab, chances, way):
+    """Files of which a line or a word is very long, with hashes that fit."""
+    for chance in chances:
+        name = chance.choice(("summarizer", "compressor", "recognizer"))
+        folder = lab.copy_preset(name)
+        path = folder / chance.choice([path.name for path in sorted(folder.iterdir()) if path.suffix != ".safetensors"])
+        path.write_bytes(lengthen(path.read_bytes(), chance))
+        if path.name != "SHA256SUMS":
+            seal(folder)
+        with _may_refuse() as refusal:
+            type(getattr(lab, name)).from_preset(folder)
+        assert all(len(str(error)) < 5000 for error in refusal)
+
+
 def _spoil(lab, name, chance):
     """A spoilt copy of a preset folder, and whether its hashes fit."""
     folder = lab.copy_preset(name)
@@ -289,6 +349,69 @@ def _spoil(lab, name, chance):
     is_same_list = files.pop("SHA256SUMS", b"").split() == before["SHA256SUMS"].split()
     is_whole = is_same_list and all(before.get(name) == contents for name, contents in files.items())
     return folder, is_whole and len(files) == len(before) - 1
+
+
+# Requests to the demo page
+
+_JOIN, _UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
+_ROUTES = ("config", "info", "queue/data", "queue/status", "heartbeat/x", "upload", "run/predict", "reset", "cancel")
+_ROUTES += ("call/predict", "proxy=http://127.0.0.1:1/", "stream/1", "component_server", "file=", "deep_link")
+
+
+def requests_of_the_page(lab, chances, way):
+    """Every request is answered in time, and none of them with a file that was not uploaded."""
+    for chance in chances:
+        status, body = _send(lab, *_request(lab, chance))
+        assert 200 <= status < 500, f"{status}: {body[:300]}"
+        assert SECRET not in body
+    assert not list(lab.uploads.rglob("secret*"))
+    status, body = _send(lab, "GET", "/config", None, {})
+    assert (status, json.loads(body)["mode"]) == (200, "blocks")
+
+
+def _request(lab, chance):
+    """The method, path, body and headers of a request that no browser would send."""
+    secret, uploads = lab.folder / "secret.png", f"{lab.folder}/uploads"
+    paths = [str(secret), f"{uploads}/../secret.png", "secret.png", f"file://{secret}", f"{uploads}/x/../../secret.png"]
+    file = {"path": chance.choice(paths), "url": chance.choice(paths), "meta": {"_type": "gradio.FileData"}}
+    content = {"data": [file], "fn_index": chance.randrange(9), "session_hash": f"s{chance.random()}"}
+    headers = {"content-type": "application/json"}
+    if chance.random() < 0.1:
+        headers[chance.choice(("host", "origin"))] = chance.choice(("evil.example", "null", "[::", "localhost@x", ""))
+    change = chance.randrange(6)
+    if change < 2:
+        return "POST", _JOIN, to_json(mutate_tree(content, chance)), headers
+    if change == 2:
+        return (
+            "POST",
+            chance.choice((_JOIN, "/gradio_api/run/load_example")),
+            mutate_bytes(to_json(content), chance),
+            headers,
+        )
+    if change == 3:
+        name = quote(mutate_text("mine.png", chance)[:200], errors="replace", safe=" \\'\"")
+        head = f'--x\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
+        body = mutate_bytes(head.encode() + lab.photo(chance)[:20_000] + b"\r\n--x--\r\n", chance)
+        return "POST", _UPLOAD, body, {**headers, "content-type": "multipart/form-data; boundary=x"}
+    if change == 4:
+        path = quote(chance.choice(paths), safe=chance.choice(("/", "")))
+        return (
+            "GET",
+            f"/gradio_api/file={path.replace('%2F', chance.choice(('%2F', '%252F', '//', '/./')))}",
+            None,
+            headers,
+        )
+    route = quote(mutate_text(chance.choice(_ROUTES), chance)[:500], errors="replace")
+    return chance.choice(("GET", "POST", "HEAD", "PUT", "DELETE")), f"/gradio_api/{route}", b"", headers
+
+
+def _send(lab, method, path, body, headers):
+    """The status and the first bytes of an answer; a stream of events does not end by itself."""
+    connection = http.client.HTTPConnection(lab.page.removeprefix("http://"), timeout=20)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response.status, b"" if "event-stream" in response.getheader("content-type", "") else response.read()
 
 
 # What is said
@@ -387,7 +510,7 @@ def _check_message(message):
     assert not any(words in message for words in _FROM_THE_INSIDE), f"a message from the inside: {message!r}"
 
 
-# Of every 100 cases, how many are of a kind, and how many are tried together.
+# For every 100 cases, how many are of a kind, and how many are tried together.
 KINDS = {
     images_in_python: (10, 8),
     images_on_the_command_line: (5, 8),
@@ -404,4 +527,12 @@ KINDS = {
     configurations_on_the_command_line: (2, 1),
     preset_folders_in_python: (3, 1),
     preset_folders_on_the_command_line: (1, 1),
+    scans_in_python: (3, 8),
+    scans_in_a_saved_model: (3, 8),
+    verbatim_texts_in_python: (3, 4),
+    verbatim_texts_on_the_command_line: (1, 4),
+    verbatim_texts_in_a_saved_model: (2, 4),
+    long_manifests_in_python: (2, 1),
+    long_presets_in_python: (2, 1),
+    requests_of_the_page: (10, 8),
 }

@@ -1,5 +1,6 @@
 """What the fuzz test spoils: tiny applications, their presets and exports, and valid files of every kind."""
 
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -9,6 +10,7 @@ import shutil
 
 import keras
 import numpy as np
+import pytest
 import soundfile
 from PIL import Image
 
@@ -44,6 +46,7 @@ from tests.fuzz.mutations import (
 from tests.fuzz.mutations import to_toml as tree_to_toml
 
 TEXT = "Yesterday in the morning, Alice likes Bob in the old town. It was reported by the police of Zork, they said."
+SECRET = b"nobody may read this"
 _WORDS = ["yesterday", "in", "the", "morning", ",", "alice", "likes", "bob", "old", "town", ".", "it", "was", "said"]
 _PIXELS = np.random.default_rng(0).integers(0, 256, (24, 36, 3), dtype=np.uint8)
 _IMAGE_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "ICO")
@@ -84,6 +87,10 @@ class Lab:
         self.compressor = SentenceCompressor(_text_config(CompressorConfig, "delete"), words)
         self.translator = make_translator(overrides=["decoding.beam_size=1", "decoding.max_length=6"], pieces=PIECES)
         self._exports = {}
+        self._servers = contextlib.ExitStack()
+
+    def close(self):
+        self._servers.close()
 
     def preset(self, name):
         """The folder of an application, by the name of its attribute."""
@@ -97,6 +104,21 @@ class Lab:
         if name not in self._exports:
             self._exports[name] = LoadedModel(getattr(self, name).export(self.folder / "exports" / name))
         return self._exports[name]
+
+    @functools.cached_property
+    def page(self):
+        """The URL of the demo page; `uploads` is its folder, next to which lies `secret.png`."""
+        from attention_apps.cli import web_page
+        from tests.serving.fake_model import running_application
+
+        self.uploads = self.folder / "uploads"
+        self.uploads.mkdir()
+        (self.folder / "secret.png").write_bytes(self.photos["PNG"] + SECRET)
+        patch = self._servers.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("GRADIO_TEMP_DIR", str(self.uploads))
+        tabs = dict(zip(web_page.TABS, (self.captioner, self.recognizer, self.summarizer), strict=True))
+        url, _ = self._servers.enter_context(running_application(web_page.make_page(tabs, self.uploads)))
+        return url
 
     # Inputs
 

@@ -111,10 +111,16 @@ def mutate_png(data, chance):
 
 
 def repeat_scans(data, chance):
-    """A progressive JPEG with its last scan many times over, and now and then the size of a large photo."""
-    *_, last = re.finditer(b"\xff\xda", data)
+    """A progressive JPEG with one of its scans many times over, and now and then the size of a large photo."""
+    starts = [match.start() for match in re.finditer(b"\xff\xda", data)]
+    place = chance.choice((-1, -1, -1, chance.randrange(len(starts))))
+    end = [*starts, len(data) - 2][starts.index(starts[place]) + 1]
+    scan = (
+        chance.choice((b"", b"", b"\xff" * 9, b"\xff\xfe\x00\x04ok", b"\xff\xdd\x00\x04\x00\x01"))
+        + data[starts[place] : end]
+    )
     count = chance.choice((1, 80, 95, 200, 6000))
-    data = bytearray(data[:-2] + data[last.start() : -2] * count + b"\xff\xd9")
+    data = bytearray(data[:end] + scan * count + data[end:])
     if chance.random() < 0.5 and count > 100:
         start = data.index(b"\xff\xc2") + 5
         data[start : start + 4] = struct.pack(">HH", chance.choice((8000, 20_000)), chance.choice((9000, 30_000)))
@@ -124,8 +130,27 @@ def repeat_scans(data, chance):
 
 def many_marks(chance):
     """A text of few words and very many tokens, which is its own summary."""
-    mark = chance.choice(("'", '"', ".", "!? ", "\u2019", "- ", "(", "。"))
-    return mark * chance.choice((300, 5000, 100_000)) + chance.choice(("", " word", "\n"))
+    marks = ("'", '"', ".", "!? ", "\u2019", "- ", "(", "。", "\u0301", "a.", "1,", "￭", "\n")
+    text = chance.choice(marks) * chance.choice((300, 5000, 100_000))
+    if chance.random() < 0.3:
+        text += chance.choice(marks) * chance.choice((7, 300))
+    return chance.choice(("", "word ")) + text + chance.choice(("", " word", "\n"))
+
+
+def lengthen(data, chance):
+    """A text file with one of its lines or words very long, or with very many lines."""
+    lines = data.split(b"\n")
+    place, count = chance.randrange(len(lines)), chance.choice((1000, 30_000, 300_000))
+    change = chance.randrange(4)
+    if change == 0:
+        lines[place] = b" ".join([lines[place].split(b" ")[0] or b"1"] * count)
+    elif change == 1:
+        lines[place] += chance.choice((b"x", b"\xc3\xa9", b"1", b"'", b"{", b"\x1b")) * count
+    elif change == 2:
+        lines[place:place] = [b"%s%d" % (lines[place], number) for number in range(count // 100)]
+    else:
+        lines = [b"\t".join(lines * 20)]
+    return b"\n".join(lines)
 
 
 def mutate_text(text, chance):

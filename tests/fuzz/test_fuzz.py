@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 
 _LIMIT = 10  # seconds of computing; by the clock, other processes may slow us down so many times
 _BUSY = 6
+_MEMORY = 2 << 30  # bytes that a batch of cases may add to the process
 _WARM_UPS = 6
 
 
@@ -45,6 +46,7 @@ def lab(tmp_path_factory):
         patch.setattr(PredictCommand, "_load", at_hand(PredictCommand._load))
         patch.setattr(evaluate, "load", at_hand(load))
         yield lab
+        lab.close()
 
 
 @pytest.mark.parametrize("check", KINDS, ids=lambda check: check.__name__)
@@ -68,7 +70,7 @@ def _failures(check, lab, seed, batch, numbers):
     """The numbers of the cases that fail, with their errors; a batch that fails is tried again case by case."""
     print(check.__name__, *numbers, flush=True)
     try:
-        with _in_time():
+        with _in_time(), _in_memory():
             _try(check, lab, seed, batch, numbers)
     except Exception as error:
         if len(numbers) == 1:
@@ -103,6 +105,24 @@ def _in_time():
         signal.setitimer(signal.ITIMER_PROF, 0)
         for name, handler in before.items():
             signal.signal(name, handler)
+
+
+@contextlib.contextmanager
+def _in_memory():
+    """Where the system tells the most memory that the process ever had: Linux."""
+    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not clear.exists():
+        yield
+        return
+
+    def kilobytes(name):
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(name))
+
+    clear.write_text("5")  # the highest is the present one from now on
+    before = kilobytes("VmRSS")
+    yield
+    added = 1024 * (kilobytes("VmHWM") - before)
+    assert added < _MEMORY, f"it took {added:,} bytes of memory"
 
 
 def test_what_is_not_spoilt_is_taken(lab):
