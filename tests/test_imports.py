@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = ("tensorflow", "keras", "keras_hub", "tensorflow_text", "matplotlib", "torch", "jax", "gradio")
 
 
@@ -86,6 +88,7 @@ def test_onednn_is_on_unless_the_user_has_said_otherwise():
     assert run_python("import os; os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'\n" + code).strip() == "0"
 
 
+@pytest.mark.slow
 def test_a_fresh_process_loads_a_saved_model_after_importing_the_layers(tmp_path):
     make = """
 import sys, keras

@@ -57,6 +57,7 @@ def test_all_presets_together_fit_into_the_wheel():
     assert sum(describe(presets_root() / name)["bytes"] for name in preset_names()) <= 95e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", of_task("text_summarization"))
 def test_a_headline_is_shorter_than_its_text_and_copies_out_of_vocabulary_names(name):
     summarizer = attention_apps.load(name)
@@ -76,6 +77,7 @@ def test_a_compressed_sentence_is_made_of_words_of_the_sentence(name):
         assert all(letter in rest for letter in kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", of_task("image_captioning"))
 def test_photos_get_captions_of_several_words(name):
     captions = attention_apps.load(name).caption(sample_photos())

@@ -97,6 +97,7 @@ def test_the_longest_target_bounds_the_limit():
     assert state["caches"][0]["keys"].shape[2] == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_batch_gives_the_texts_of_its_items_alone(beam_size):
     model, source = make_model(max_tokens_per_frame=1.0), make_source()

@@ -93,6 +93,7 @@ def test_a_shared_embedding_of_another_size_is_an_error():
         Seq2Seq(TextEncoder(V, 7, 5), DECODERS["recurrent"](), shared_embedding=True)
 
 
+@pytest.mark.slow
 def test_fit_trains_it_like_any_keras_model():
     keras.utils.set_random_seed(0)
     model = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"]())

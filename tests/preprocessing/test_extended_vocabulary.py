@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,7 @@ def test_many_unknown_words_do_not_collide():
     assert (same == 7).all()
 
 
+@pytest.mark.slow
 def test_a_saved_model_needs_core_ops_only(tmp_path):
     module = tf.Module()
     module.table = VOCABULARY.table

@@ -96,9 +96,7 @@ def test_more_photos_than_a_batch_come_back_in_order(captioner):
 # Parts
 
 
-@pytest.mark.parametrize(
-    "line", ["decoder.attention.hard=true", "decoder.attention.kind=coverage", "decoder.kind=transformer"]
-)
+@pytest.mark.parametrize("line", ["decoder.attention.hard=true", "decoder.kind=transformer"])
 def test_another_attention_or_decoder_goes_in_by_one_line_and_learns(line, tmp_path):
     config = to_dict(make_config(attention=AttentionConfig(units=6), hidden_dim=9))
     config = read_config(CaptionerConfig, config, [line, "training.max_steps=1"])
