@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from attention_apps.applications import Caption, Compression, Summary, Transcript
+from attention_apps.applications import Caption, Compression, Summary, Transcript, Translation
 from attention_apps.applications.recognition.transcript import SpokenWord, TranscriptPart
 
 LONG = "word " * 40
@@ -19,6 +19,7 @@ RESULTS = [
     Transcript([PART]),
     Summary.verbatim(LONG, LONG.split(), LONG),
     Compression.verbatim("Stop", ["Stop"], "Stop"),
+    Translation(Summary.verbatim("Halt", ["Halt"], None).lines, ["Stop"], separators=[""]),
 ]
 TASKS = pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
 
@@ -33,7 +34,7 @@ def test_a_repr_fits_one_line(result):
 def test_a_repr_has_text_score_and_confidence_or_the_error():
     assert repr(RESULTS[0]) == r"Caption('a\ndog', score=-0.5, confidence=0.88, unsure)"
     assert repr(RESULTS[3]) == "Compression('Stop', score=0, confidence=1.00)"
-    for cls in (Caption, Transcript, Summary, Compression):
+    for cls in (Caption, Transcript, Summary, Compression, Translation):
         assert repr(cls.failed("x", "no\nfile")) == rf"{cls.__name__}(error='no\nfile')"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from attention_apps.applications.summarization.summary import Summary, SummaryLine
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Translation(Summary):
     """A `Summary` that has a line for each sentence of the text, in the other language.
 
