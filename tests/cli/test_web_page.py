@@ -387,7 +387,8 @@ def test_the_command_loads_what_it_is_given_and_opens_the_page(applications, tmp
 
     def run_page(applications, host, port, announce, allowed_hosts, names):
         shown.append((applications, host, port, allowed_hosts))
-        assert names == {PHOTOS: None, SPEECH: None, TEXTS: str(tmp_path / "mine") if len(shown) == 1 else None}
+        mine = str(tmp_path / "mine") if len(shown) == 1 else None
+        assert names == {PHOTOS: None, SPEECH: None, TEXTS: mine, TRANSLATIONS: None}
         announce("http://127.0.0.1:1234")
 
     monkeypatch.setattr(demo, "run_page", run_page)
