@@ -13,6 +13,8 @@ from safetensors.numpy import load_file, save
 
 from attention_apps.applications import ImageCaptioner, SpeechRecognizer
 from attention_apps.applications.pipeline import Pipeline
+from attention_apps.applications.recognition import recognizer as recognizer_module
+from attention_apps.applications.recognition.recognizer import LISTEN_ATTEND_SPELL
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 from attention_apps.training import History, fine_tuning_defaults
 from tests.applications.captioners import make_captioner
@@ -199,7 +201,7 @@ def no_model(monkeypatch):
     def refuse(config, vocabulary):
         raise AssertionError("a model was built")
 
-    monkeypatch.setattr("attention_apps.applications.recognition.recognizer.make_model", refuse)
+    monkeypatch.setattr(recognizer_module, "LISTEN_ATTEND_SPELL", replace(LISTEN_ATTEND_SPELL, model=refuse))
 
 
 @pytest.mark.parametrize(("bits", "tolerance"), [(16, 0.01), (8, 0.1)])

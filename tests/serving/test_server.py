@@ -295,7 +295,7 @@ def test_what_was_asked_before_the_end_is_answered():
 
 
 def test_a_client_is_told_what_was_wrong(url):
-    with pytest.raises(ServerError, match="no model 'nothing'") as caught:
+    with pytest.raises(ServerError, match="No model 'nothing'") as caught:
         Client(url).predict("nothing", [{"image_bytes": b"a"}])
     assert caught.value.status == 404
 
