@@ -10,6 +10,7 @@ import faulthandler
 import random
 import signal
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,7 +137,8 @@ def test_what_is_not_spoilt_is_taken(lab):
             assert getattr(lab, name).check_data(path, quiet=True).used["training"] > 1
     folder = lab.copy_preset("compressor")
     seal(folder)
-    assert type(lab.compressor).from_preset(folder).config == lab.compressor.config
+    loaded, expected = type(lab.compressor).from_preset(folder).config, lab.compressor.config
+    assert replace(loaded, training=expected.training) == expected  # training is set anew for fine-tuning
     for caption in lab.captioner.caption(list(lab.photos.values())):
         assert caption.error is None
     for transcript in lab.recognizer.transcribe(list(lab.recordings.values())):

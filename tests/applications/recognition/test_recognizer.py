@@ -264,7 +264,7 @@ def test_it_is_trained_saved_loaded_and_evaluated(tmp_path):
     assert set(history.validations[-1]) == {"step", "epoch", "wer", "cer"}
     recognizer.save(tmp_path / "model")
     again = SpeechRecognizer.from_preset(tmp_path / "model")
-    assert again.config == recognizer.config
+    assert replace(again.config, training=recognizer.config.training) == recognizer.config
     assert again.codec.language_model.to_text() == recognizer.codec.language_model.to_text()
     evaluation = again.evaluate(manifest, quiet=True)
     assert evaluation.references[0][0].isupper()
@@ -374,7 +374,7 @@ def test_moonshine_is_trained_saved_loaded_and_evaluated(tmp_path):
     assert np.abs(recognizer.model.decoder.embedding.numpy() - before).max() > 1e-4
     recognizer.save(tmp_path / "model")
     again = SpeechRecognizer.from_preset(tmp_path / "model")
-    assert again.config == recognizer.config
+    assert replace(again.config, training=recognizer.config.training) == recognizer.config
     evaluation = again.evaluate(manifest, quiet=True)
     assert evaluation.metrics["wer"].score == pytest.approx(history.best)
 

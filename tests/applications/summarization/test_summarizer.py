@@ -60,7 +60,7 @@ def test_a_saved_summarizer_writes_the_same(trained):
     summarizer, folder = trained
     summarizer.save(folder / "model")
     loaded = TextSummarizer.from_preset(folder / "model")
-    assert loaded.config == summarizer.config
+    assert replace(loaded.config, training=summarizer.config.training) == summarizer.config
     assert loaded.vocabulary == summarizer.vocabulary
     first, second = summarizer.summarize(TEXT), loaded.summarize(TEXT)
     assert (first.text, first.tokens) == (second.text, second.tokens)
