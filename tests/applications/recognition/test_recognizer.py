@@ -369,14 +369,14 @@ def test_moonshine_is_trained_saved_loaded_and_evaluated(tmp_path):
     manifest = write_corpus(tmp_path / "data", 6)
     recognizer = make_moonshine(decoding={"beam_size": 1, "max_length": 13, "ctc_weight": 0.0})
     before = recognizer.model.decoder.embedding.numpy()
-    (history,) = recognizer.fit(manifest, manifest, output=tmp_path / "run", quiet=True)
+    (history,) = recognizer.fit(manifest, output=tmp_path / "run", quiet=True)
     assert history.steps > 0
     assert np.abs(recognizer.model.decoder.embedding.numpy() - before).max() > 1e-4
     recognizer.save(tmp_path / "model")
     again = SpeechRecognizer.from_preset(tmp_path / "model")
     assert replace(again.config, training=recognizer.config.training) == recognizer.config
     evaluation = again.evaluate(manifest, quiet=True)
-    assert evaluation.metrics["wer"].score == pytest.approx(history.best)
+    assert evaluation.texts == recognizer.evaluate(manifest, quiet=True).texts
 
 
 def test_moonshine_without_a_vocabulary_says_where_to_get_one(tmp_path):
