@@ -91,8 +91,9 @@ def test_the_steps_of_a_recipe_are_right_for_its_parser(page, monkeypatch):
     for line in lines:
         script, *arguments = shlex.split(re.sub(r"\[(.*?)\]", r"\1", line), comments=True)[1:]
         with monkeypatch.context() as patch:
-            patch.syspath_prepend(page.parent)
-            parse_step(page.parent / script, arguments, patch)
+            path = (page.parent / script).resolve()
+            patch.syspath_prepend(path.parent)  # as Python does for a script
+            parse_step(path, arguments, patch)
 
 
 def parse_step(script, arguments, monkeypatch):
@@ -114,7 +115,7 @@ def parse_step(script, arguments, monkeypatch):
             runpy.run_path(str(script), run_name="__main__")
     finally:  # `dataset` is another module in the next recipe
         for name, module in list(sys.modules.items()):
-            if (getattr(module, "__file__", None) or "").startswith(str(script.parents[1])):
+            if (getattr(module, "__file__", None) or "").startswith(str(ROOT / "apps")):
                 del sys.modules[name]
 
 
