@@ -41,9 +41,8 @@ class Seq2Seq(keras.Model):
         with self._checked(source_shape):
             if not self.encoder.built:
                 self.encoder.build(source_shape)
-            memory_shape = self.encoder.compute_output_shape(source_shape)
-        if not self.decoder.built:
-            self.decoder.build(inputs_shape["tokens"], memory_shape)
+            if not self.decoder.built:
+                self.decoder.build(inputs_shape["tokens"], self.encoder.compute_output_shape(source_shape))
         self.built = True
 
     def call(self, inputs, return_dict=False):
