@@ -116,7 +116,9 @@ class Lab:
         (self.folder / "secret.png").write_bytes(self.photos["PNG"] + SECRET)
         patch = self._servers.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("GRADIO_TEMP_DIR", str(self.uploads))
-        tabs = dict(zip(web_page.TABS, (self.captioner, self.recognizer, self.summarizer), strict=True))
+        tabs = dict(
+            zip(web_page.TABS, (self.captioner, self.recognizer, self.summarizer, self.translator), strict=True)
+        )
         url, _ = self._servers.enter_context(running_application(web_page.make_page(tabs, self.uploads)))
         return url
 
