@@ -78,7 +78,8 @@ def test_variants_are_trained_measured_and_not_trained_again(tmp_path, monkeypat
     for split, count in (("train", 16), ("validation", 4)):
         write_jsonl(corpus / f"{split}.jsonl", make_rows("generate", count))
     recipe.mkdir(parents=True)
-    (recipe.parent / "recipe.py").symlink_to(APPS / "recipe.py")
+    for name in ("recipe.py", "calibration.py"):
+        (recipe.parent / name).symlink_to(APPS / name)
     for name in ("run.py", "dataset.py"):
         (recipe / name).symlink_to(RECIPE / name)
     (recipe / "config.toml").write_text((RECIPE / "tiny.toml").read_text())
