@@ -58,7 +58,7 @@ def test_a_webm_of_a_browser_is_read():
 
 @pytest.mark.parametrize("size", [20, 700])
 def test_a_damaged_file_is_an_error(m4a, size):
-    with pytest.raises(ValueError, match="not a recording, one of an unknown format, or damaged"):
+    with pytest.raises(ValueError, match="not a recording, has an unknown format, or is damaged"):
         read_audio(m4a[:size])
 
 

@@ -82,7 +82,7 @@ def test_references_and_sources_are_those_of_the_rows():
 def test_sampled_tags_become_texts():
     examples = make_examples(KEPT, TYPED)
     tags = [[KEEP, DELETE, KEEP, END], [DELETE] * 6 + [KEEP] * 2 + [END]]
-    assert examples.sampled_texts(tags, [0, 1]) == ["a dog", "it seems"]
+    assert examples.sampled_texts(tags, [0, 1]) == ["a dog", "It seems"]
 
 
 def test_the_metrics_compare_words_and_lengths():
