@@ -507,7 +507,7 @@ class Application:
 def _watch(results, confidences):
     """Yields the results unchanged and collects their confidences."""
     for result in results:
-        confidences.append(result.confidence)
+        confidences.append(getattr(result, "confidence", float("nan")))
         yield result
 
 
