@@ -25,8 +25,8 @@ from presets import VERBS, add_input_arguments, find_verb, load, read_inputs, se
 
 PACKAGE = Path(__file__).parents[1] / "attention_apps"
 TRACED_PRESETS = (
-    "show_attend_tell_flickr8k",
-    "listen_attend_spell_an4",
+    "show_attend_tell_coco",
+    "moonshine_tiny_english",
     "pointer_generator_headlines",
     "sentence_compression_google",
 )

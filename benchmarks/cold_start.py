@@ -19,7 +19,7 @@ from pathlib import Path
 
 from presets import VERBS, add_input_arguments, read_inputs, set_threads
 
-DEFAULT_PRESETS = ("show_attend_tell_flickr8k", "listen_attend_spell_an4", "pointer_generator_headlines")
+DEFAULT_PRESETS = ("show_attend_tell_coco", "moonshine_tiny_english", "pointer_generator_headlines")
 _ANSWER = """
 import json, sys, time
 times = [time.process_time()]

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 PRESETS = (
+    "show_attend_tell_coco",
     "show_attend_tell_flickr8k",
     "show_attend_tell_hard_flickr8k",
+    "moonshine_tiny_english",
     "listen_attend_spell_an4",
     "pointer_generator_headlines",
     "sentence_compression_google",

@@ -188,7 +188,7 @@ def test_settings_change_the_answer(page, applications, tmp_path):
 
 def test_what_no_browser_sends_is_refused():
     models = web_page.TabModels([PHOTOS], make_captioner(), ImageCaptioner.default_preset)
-    assert models.names == ["show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"]
+    assert models.names == ["show_attend_tell_coco", "show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"]
     with pytest.raises(ValueError, match="no such preset"):
         models.answer(PHOTO, "../elsewhere", 5, 4)
     with pytest.raises(ValueError, match="must be from 1 to 20"):
@@ -371,7 +371,7 @@ def test_a_tab_without_a_model_says_so(tmp_path):
     with served(dict.fromkeys(web_page.TABS), tmp_path) as url, urllib.request.urlopen(f"{url}/config") as response:
         page = response.read().decode()
     for option, name in (
-        ("captioner", "show_attend_tell_flickr8k"),
+        ("captioner", "show_attend_tell_coco"),
         ("recognizer", "moonshine_tiny_english"),
         ("summarizer", "pointer_generator_headlines"),
         ("translator", "translation_multi30k_en_de"),

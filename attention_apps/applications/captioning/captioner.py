@@ -36,7 +36,7 @@ class ImageCaptioner(Application):
 
     task = "image_captioning"
     config_class = CaptionerConfig
-    default_preset = "show_attend_tell_flickr8k"
+    default_preset = "show_attend_tell_coco"
 
     def __init__(self, config: CaptionerConfig | None = None, vocabulary: Vocabulary | None = None):
         super().__init__(
