@@ -104,7 +104,13 @@ def recordings():
         yield wav_bytes(read_audio(path), subtype="PCM_16")
 
 
+def spoken_sentences():
+    return [wav_bytes(read_audio(path), subtype="PCM_16") for path in sample_recordings()]
+
+
+# By task, or by preset where one needs inputs of its own.
 INPUTS = {
+    "moonshine_tiny_english": ("audio_bytes", spoken_sentences),
     "image_captioning": ("image_bytes", photos),
     "speech_recognition": ("audio_bytes", recordings),
     "text_summarization": ("text", lambda: TEXTS),
@@ -128,7 +134,7 @@ def letters(token):
 @pytest.mark.parametrize("name", preset_names())
 def test_an_export_says_what_the_preset_says_where_this_package_cannot_be_imported(name, tmp_path):
     application = attention_apps.load(name)
-    key, inputs = INPUTS[application.task]
+    key, inputs = INPUTS.get(name) or INPUTS[application.task]
     inputs = list(inputs())
     folder = application.export(tmp_path / "model", num_best=2)
     (outputs,) = call_in_fresh_process(folder, [("serving_default", {key: inputs})], tmp_path)
