@@ -96,7 +96,8 @@ class Validation:
                 self.checkpoints.remove(name)
 
     def load_best(self) -> None:
-        """Assign the best weights to the model."""
+        """Assign the best weights to the model. With several workers, all of them must call this."""
+        self._wait_for_chief()
         assign_arrays("model", self.model.variables, self.checkpoints.load("best").arrays)
 
     def replace_best(self, state: RunState) -> None:
@@ -135,6 +136,7 @@ class Validation:
         state.candidates = ranked[: self.config.average_checkpoints]
 
     def _load_candidates(self, state) -> list[dict[str, np.ndarray]]:
+        self._wait_for_chief()
         loaded = []
         for _, step in state.candidates if len(state.candidates) > 1 else ():
             try:
@@ -142,6 +144,10 @@ class Validation:
             except DamagedCheckpointError as error:
                 warnings.warn(f"{error}; averaging without it", stacklevel=2)
         return loaded
+
+    def _wait_for_chief(self):
+        """Returns once the chief gets here too, after all its writes."""
+        chief_value(self.strategy, 0.0)
 
     def _arrays(self):
         return to_arrays("model", self.model.variables)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from attention_apps.training import validation
 from tests.training.tiny_training import (
     fit,
     given_values,
@@ -86,3 +87,12 @@ def test_more_time_would_go_on_from_the_last_weights_and_not_from_their_average(
     last = trainer.checkpoints.load("last").arrays
     for place, (weight, value) in enumerate(zip(model.weights, seen[1], strict=True)):
         np.testing.assert_array_equal(last[f"model/{place:04d}/{weight.name}"], value)
+
+
+def test_a_worker_waits_until_the_chief_has_written_the_best_weights(tmp_path, monkeypatch):
+    _, _, trainer = fit(tmp_path, make_config(epochs=1))
+    written = tmp_path / "checkpoints" / "best.safetensors"
+    late = written.rename(tmp_path / "not_yet")
+    monkeypatch.setattr(validation, "chief_value", lambda strategy, value: late.rename(written))
+    trainer.validation.load_best()
+    assert written.exists()
