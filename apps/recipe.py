@@ -77,7 +77,7 @@ class Recipe:
             "--set", action="append", default=[], metavar="KEY=VALUE", help="overrides the configuration"
         )
         parser.add_argument(
-            "--foreign", type=Path, help="folder of files on which the model should be unsure, for calibrate"
+            "--foreign", type=Path, help="a folder of files, or a file of texts, on which the model should be unsure"
         )
         parser.add_argument("--card", type=Path, default=self.folder / "README.md", help="the card, for export")
         parser.add_argument("--bits", type=int, default=8, choices=(8, 16, 32), help="of a weight, for export")
@@ -160,7 +160,7 @@ class Recipe:
         settings = [f"confidence.slope={slope}", f"confidence.offset={offset}", f"confidence.threshold={threshold}"]
         application = _with_settings(application, settings)
         if options.foreign is not None:
-            foreign = list(application.run(sorted(options.foreign.iterdir())))
+            foreign = list(application.run(_read_items(options.foreign)))
             scores["foreign_unsure"] = sum(result.unsure for result in foreign) / len(foreign)
         print(json.dumps({name: round(score, 4) for name, score in scores.items()}))
         fitting.draw_reliability(confidence[1::2], right[1::2], options.output / "reliability.png")
@@ -265,6 +265,11 @@ def _is_done(stage: Stage, folder: Path) -> bool:
     if before != json.loads(json.dumps(to_dict(stage.config))):
         raise ValueError(f"{folder} was trained with another configuration. Use --restart, or another --output.")
     return True
+
+
+def _read_items(path: Path) -> list[Any]:
+    """Return the files of a folder, or the lines of a text file."""
+    return sorted(path.iterdir()) if path.is_dir() else path.read_text(encoding="utf-8").splitlines()
 
 
 def _load(preset: Any) -> Any:

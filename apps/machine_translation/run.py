@@ -1,13 +1,15 @@
-"""Trains and scores a translator: prepare -> train -> evaluate -> export.
+"""Train and score a translator: prepare -> train -> calibrate -> evaluate -> export.
 
-python run.py prepare  --data CORPUS --output RUN [--from en] [--to de]
-python run.py train    --output RUN [--config config.toml] [--start FOLDER] [--set training.epochs=1] [--restart]
-python run.py evaluate --output RUN [--set decoding.beam_size=8]
-python run.py export   --output RUN
+python run.py prepare   --data CORPUS --output RUN [--from en] [--to de]
+python run.py train     --output RUN [--config config.toml] [--start FOLDER] [--set training.epochs=1] [--restart]
+python run.py calibrate --output RUN [--foreign TEXTS]
+python run.py evaluate  --output RUN [--set decoding.beam_size=8]
+python run.py export    --output RUN
 
-`prepare` reads a corpus in the layout that dataset.py describes. `train` resumes where it stopped. `evaluate` also
-prints BLEU as papers on Multi30k report it, which needs `pip install sacremoses`. `export` writes the preset,
-RUN/preset, in 8 bits.
+`prepare` reads a corpus in the layout that dataset.py describes. `train` resumes where it stopped. `calibrate` fits the
+confidence; foreign_texts.py writes TEXTS on which a translator from English should be unsure. `evaluate` also prints
+BLEU as papers on Multi30k report it, which needs `pip install sacremoses`. `export` writes the preset, RUN/preset, in
+8 bits.
 """
 
 import argparse
@@ -21,7 +23,8 @@ import dataset
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from recipe import Recipe  # noqa: E402 - next to the folders of the recipes
+from calibration import Calibration  # noqa: E402 - next to the folders of the recipes
+from recipe import Recipe  # noqa: E402
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +56,7 @@ RECIPE = Recipe(
     evaluated=("validation.jsonl.gz",),
     add_arguments=add_arguments,
     after_evaluate=print_published_bleu,
+    calibration=Calibration(data="validation.jsonl.gz", metric="chrf", right=50, unsure=0.05),
 )
 
 if __name__ == "__main__":

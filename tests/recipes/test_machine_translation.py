@@ -118,5 +118,10 @@ def test_every_step_of_the_recipe_runs(tmp_path):
     assert published["lower_case"]
     assert [set(one) for one in signed] == [{"sacre_bleu", "signature"}, {"chrf", "signature"}]
     assert len((output / "validation_written.jsonl").read_text().splitlines()) == 8
+    foreign = tmp_path / "foreign.txt"
+    subprocess.run([sys.executable, RECIPE / "foreign_texts.py", foreign], check=True)
+    assert len(set(foreign.read_text(encoding="utf-8").splitlines())) > 50
+    calibrated = json.loads(run("calibrate", "--foreign", foreign))
+    assert all(0 <= calibrated[name] <= 1 for name in ("right", "calibration_error", "unsure", "foreign_unsure"))
     run("export")
     assert (output / "preset" / "SHA256SUMS").is_file()
