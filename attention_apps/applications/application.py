@@ -15,12 +15,9 @@ import tensorflow as tf
 from rich.console import Console
 from rich.progress import track
 
-from attention_apps.applications.hub import PREFIX, upload_preset
 from attention_apps.applications.parts import OutputOptions, Parts
 from attention_apps.applications.pipeline import Pipeline, answer_items
-from attention_apps.applications.preset import Preset, find_preset, read_preset, write_preset
-from attention_apps.applications.training_notes import TrainingNotes
-from attention_apps.applications.weights import assign_weights, match_hard_attention, named_weights
+from attention_apps.applications.preset import HUB_PREFIX, Preset, find_preset, read_preset, upload_preset, write_preset
 from attention_apps.data import DataReport, Manifest, group_rows, hold_out
 from attention_apps.decoding import DecodingOptions
 from attention_apps.metrics import MetricResult
@@ -28,13 +25,16 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.serving import DEFAULT_SIGNATURE, TEXT_SIGNATURE, Signature, export_saved_model, text_only
 from attention_apps.training.config import read_config, to_dict
 from attention_apps.training.fine_tuning import (
+    assign_weights,
     copy_grown_weights,
     fine_tuning_defaults,
+    match_hard_attention,
+    named_weights,
     num_held_out,
     scale_to_data,
 )
-from attention_apps.training.rewards import make_reward
-from attention_apps.training.stages import RewardedSampling, train
+from attention_apps.training.objectives import make_reward
+from attention_apps.training.stages import RewardedSampling, TrainingNotes, train
 from attention_apps.training.trainer import History
 
 VOCABULARY = "vocabulary.txt"
@@ -109,7 +109,7 @@ class Application:
             application = cls(config, vocabulary)  # type: ignore[call-arg] # subclasses bring their own parts
             application.codec.take_files(preset.texts)
             assign_weights(application.model, preset.weights)
-            is_handle = isinstance(name_or_folder, str) and name_or_folder.startswith(PREFIX)
+            is_handle = isinstance(name_or_folder, str) and name_or_folder.startswith(HUB_PREFIX)
             application.start = str(name_or_folder) if is_handle else folder.resolve().name
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None

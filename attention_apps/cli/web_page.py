@@ -13,9 +13,20 @@ from typing import Any, NamedTuple
 
 from attention_apps.applications.preset import find_preset, preset_names, read_task
 from attention_apps.applications.tasks import TASKS, application_class, load
+from attention_apps.cli.demo_content import (
+    DESCRIPTIONS,
+    PHOTOS,
+    STYLE,
+    TEXTS,
+    about,
+    caption_answer,
+    message,
+    sample_photos,
+    sample_recordings,
+    text_answer,
+    transcript_answer,
+)
 from attention_apps.cli.presets import describe
-from attention_apps.cli.samples import DESCRIPTIONS, PHOTOS, TEXTS, sample_photos, sample_recordings
-from attention_apps.cli.web_answers import STYLE, about, caption_answer, message, text_answer, transcript_answer
 from attention_apps.cli.web_guard import PageGuard
 
 NUM_BEST = 4

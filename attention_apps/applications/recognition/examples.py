@@ -1,6 +1,6 @@
-"""Recordings and their transcripts as training examples."""
+"""Training examples: recordings and their transcripts, in letters or sub-words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,14 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.parts import Examples, Reading
-from attention_apps.applications.recognition.codec import SpeechCodec
+from attention_apps.applications.recognition.codec import REDUCTION, LetterCodec, SpeechCodec
 from attention_apps.applications.recognition.config import RecognizerConfig
-from attention_apps.applications.recognition.letter_codec import REDUCTION, LetterCodec
 from attention_apps.applications.recognition.reader import AudioReader, make_source
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row
 from attention_apps.metrics import MetricResult, cer, wer
 from attention_apps.models import Seq2Seq
+from attention_apps.models.moonshine_encoder import MIN_SAMPLES
 from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_seconds, read_audio
 from attention_apps.preprocessing.audio_augmentation import colored_noise
 from attention_apps.preprocessing.characters import normalize, tokenize
@@ -25,6 +25,7 @@ from attention_apps.preprocessing.log_mel import LogMelOptions, log_mel, num_fra
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
 
+_NO_VOCABULARY = "A recognizer that writes sub-words needs their vocabulary: start with `from_preset`."
 _MAX_SAMPLE = 32767
 _NOISE_SECONDS = (0.3, 4.0)
 _NOISE_SEED = 7
@@ -97,7 +98,7 @@ class SpeechExamples(Examples):
         return {"transcript": codec.vocabulary.unknown_rate(map(tokenize, self._transcripts))}
 
     def fit_codec(self, codec: LetterCodec) -> None:
-        """Counts the n-grams of the letters, if the configuration asks for a language model."""
+        """Count the n-grams of the letters, if the configuration asks for a language model."""
         if self.config.language_model_order is not None:
             codec.fit_language_model(self._transcripts, self.config.language_model_order)
 
@@ -193,6 +194,49 @@ class SpeechExamples(Examples):
         noise = colored_noise(round(self.lengths[index] * SAMPLE_RATE), random.uniform(0, 2), random)
         noise *= np.float32(10 ** random.uniform(-3, -1))
         return _to_int16(noise * _bursts(len(noise), random) if index % 2 else noise)
+
+
+class SubWordExamples(SpeechExamples):
+    """Waveforms and sub-words. The vocabulary is fixed, because sub-words make up any text."""
+
+    @staticmethod
+    def data_check(config: RecognizerConfig, codec: Any) -> DataCheck:
+        if codec is None:
+            raise ValueError(_NO_VOCABULARY)
+        assert config.moonshine is not None
+
+        def sub_words(text: str) -> Sequence[str]:
+            return codec.vocabulary.decode(codec.encode(text))
+
+        return DataCheck(
+            "audio",
+            "transcript",
+            probe=audio_seconds,
+            probe_name="audio_seconds",
+            tokenize=sub_words,
+            vocabulary=codec.vocabulary,
+            max_source_length=config.max_seconds,
+            max_target_length=config.moonshine.max_length,
+        )
+
+    def make_vocabulary(self) -> Vocabulary:
+        raise ValueError(_NO_VOCABULARY)
+
+    def new_words(self, codec: Any) -> Iterable[str]:
+        return ()
+
+    def unknown_rates(self, codec: Any) -> dict[str, float]:
+        return {}
+
+    def fit_codec(self, codec: Any) -> None:
+        """There is no language model of sub-words."""
+
+    def trained_source(self) -> dict[str, tf.TensorSpec]:
+        return {"waveform": tf.TensorSpec((None,), tf.float32), "lengths": tf.TensorSpec((), tf.int32)}
+
+    def make_source(self, waveform: np.ndarray, random: np.random.Generator, epoch: int) -> dict[str, np.ndarray]:
+        padded = np.pad(waveform, (0, max(MIN_SAMPLES - len(waveform), 0)))
+        return {"waveform": padded, "lengths": np.array(len(padded), np.int32)}
 
 
 def waveform_features(waveform: np.ndarray, options: LogMelOptions) -> np.ndarray:

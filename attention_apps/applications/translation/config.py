@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.outputs import ConfidenceConfig
 from attention_apps.applications.parts import OutputOptions
 from attention_apps.applications.summarization.config import TextEncoderConfig
 from attention_apps.checks import require, require_between
