@@ -233,14 +233,6 @@ def test_there_is_no_bar_where_none_is_wanted(run, monkeypatch):
     assert run("one", "two")[1] == ["one: eno", "two: owt"]
 
 
-def test_help_has_examples(capsys):
-    parser = argparse.ArgumentParser(prog="reverse")
-    COMMAND.add_arguments(parser)
-    with pytest.raises(SystemExit):
-        parser.parse_args(["--help"])
-    assert "examples:\n  attention-apps reverse word" in capsys.readouterr().out
-
-
 def names(folder, inputs, ending=".png"):
     files = OutputFiles(str(folder), ending, inputs)
     return [files.path_of(name).name for name in inputs]
