@@ -1,5 +1,6 @@
 """The base class of all applications: presets, predictions, training, evaluation and export."""
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -206,8 +207,8 @@ class Application:
         return result
 
     def _run(self, items, quiet, raise_errors, search, output):
-        progress = getattr(self.reader, "progress", _no_progress)
-        with progress(quiet) as on_source:
+        without_bar = contextlib.nullcontext(lambda reading, source, is_last: None)
+        with self.reader.progress(quiet) if hasattr(self.reader, "progress") else without_bar as on_source:
             yield from answer_items(
                 self._pipeline(search),
                 items,
@@ -453,7 +454,13 @@ class Application:
         hidden = quiet or not console.is_terminal
         shown = track(results, "Writing texts", len(examples), console=console, transient=True, disable=hidden)
         confidences: list[float] = []
-        metrics, texts, sources = examples.measure(_watch(shown, confidences))
+
+        def watched():
+            for result in shown:
+                confidences.append(getattr(result, "confidence", float("nan")))
+                yield result
+
+        metrics, texts, sources = examples.measure(watched())
         references = [examples.references(index) for index in range(len(examples))]
         return Evaluation(metrics, texts, references, sources, confidences)
 
@@ -502,23 +509,3 @@ class Application:
     def _check_trained(self):
         if self.model is None:
             raise ValueError(f"This {type(self).__name__} has no model yet: call `fit`, or start with `from_preset`.")
-
-
-def _watch(results, confidences):
-    """Yields the results unchanged and collects their confidences."""
-    for result in results:
-        confidences.append(getattr(result, "confidence", float("nan")))
-        yield result
-
-
-class _no_progress:  # noqa: N801 - a context manager that reads like a function
-    """Replaces the progress bar of a reader that has none."""
-
-    def __init__(self, quiet: bool):
-        pass
-
-    def __enter__(self):
-        return lambda reading, source, is_last: None
-
-    def __exit__(self, *_: Any) -> None:
-        pass

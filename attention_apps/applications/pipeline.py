@@ -164,11 +164,14 @@ def _answer_group(pipeline, group, signature):
     pieces = [piece for piece in group if piece.source is not None and piece.source.tensors is not None]
     for batch in _batches(pieces, pipeline.reader.max_batch_length):
         try:
-            outputs = _run(pipeline, batch, signature)
+            for piece, row in zip(batch, _run(pipeline, batch, signature), strict=True):
+                piece.outputs = row
         except Exception:  # run each alone, so that only the bad one fails
-            outputs = [_run_alone(pipeline, piece, signature) for piece in batch]
-        for piece, row in zip(batch, outputs, strict=True):
-            piece.outputs = row
+            for piece in batch:
+                try:
+                    (piece.outputs,) = _run(pipeline, [piece], signature)
+                except Exception as problem:
+                    piece.error = problem
     return group
 
 
@@ -182,14 +185,6 @@ def _batches(pieces: Sequence[_Piece], max_length: float) -> Iterator[list[_Piec
         batch.append(piece)
     if batch:
         yield batch
-
-
-def _run_alone(pipeline, piece, signature):
-    try:
-        return _run(pipeline, [piece], signature)[0]
-    except Exception as problem:
-        piece.error = problem
-        return None
 
 
 def _run(pipeline, batch, signature):

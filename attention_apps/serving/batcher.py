@@ -104,36 +104,33 @@ class Batcher:
                 request = self._take(max(deadline - time.monotonic(), 0))
             except queue.Empty:
                 break
-            if request is None or request.shapes != first.shapes or not self._fits(request, rows, cost):
+            if (
+                request is None
+                or request.shapes != first.shapes
+                or rows + request.rows > self.max_batch
+                or (self.max_cost is not None and cost + request.cost > self.max_cost)
+            ):
                 self._held.append(request)
                 break
             batch.append(request)
             rows, cost = rows + request.rows, cost + request.cost
         return batch
 
-    def _fits(self, request, rows, cost):
-        is_cheap = self.max_cost is None or cost + request.cost <= self.max_cost
-        return is_cheap and rows + request.rows <= self.max_batch
-
     def _answer(self, batch):
         try:
             names = batch[0].inputs
             outputs = self.run({name: np.concatenate([one.inputs[name] for one in batch]) for name in names})
         except Exception as error:
-            self._answer_alone(batch, error)
+            if len(batch) == 1:
+                batch[0].future.set_exception(error)
+            else:
+                for request in batch:  # one by one, so that only the bad one fails
+                    self._answer([request])
             return
         start = 0
         for request in batch:
             request.future.set_result({name: array[start : start + request.rows] for name, array in outputs.items()})
             start += request.rows
-
-    def _answer_alone(self, batch, error):
-        """Runs the requests one by one, so that only the bad one fails."""
-        if len(batch) == 1:
-            batch[0].future.set_exception(error)
-            return
-        for request in batch:
-            self._answer([request])
 
 
 def require_process(process: int, what: str) -> None:

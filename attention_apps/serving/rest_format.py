@@ -59,7 +59,10 @@ class PredictRequest:
 
     def to_response(self, outputs: Mapping[str, np.ndarray]) -> bytes:
         """Returns the body of the response, in rows or columns as the request was."""
-        columns = {name: _to_json(name, array) for name, array in outputs.items()}
+        columns = {
+            name: _from_bytes(array.tolist(), name.endswith("_bytes")) if array.dtype == object else array.tolist()
+            for name, array in outputs.items()
+        }
         if not self.in_rows:
             return _dump({"outputs": columns if len(columns) > 1 else next(iter(columns.values()))})
         rows = [dict(zip(columns, values)) for values in zip(*columns.values())]
@@ -189,12 +192,6 @@ def _to_bytes(value):
         return base64.b64decode(value["b64"], validate=True)
     except binascii.Error as error:
         raise ValueError(f"broken base64: {error}") from None
-
-
-def _to_json(name, array):
-    if array.dtype != object:
-        return array.tolist()
-    return _from_bytes(array.tolist(), in_base64=name.endswith("_bytes"))
 
 
 def _from_bytes(value, in_base64):

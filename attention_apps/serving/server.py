@@ -227,16 +227,15 @@ class PredictionServer:
             choices = ", ".join(sorted(model.inputs))
             raise RequestError(400, f"{name!r} has no signature {question.signature!r}; it has {choices}")
         inputs = question.to_inputs(model.inputs[question.signature])
-        rows, pixels = len(next(iter(inputs.values()))), self._cost(inputs)
+        rows = len(next(iter(inputs.values())))
+        costs = ((cost, inputs[name]) for name, cost in self.costs.items() if name in inputs)
+        pixels = sum(cost(item) for cost, items in costs for item in items.flat)
         if rows > self.limits.max_batch:
             raise RequestError(400, f"A request must have at most {self.limits.max_batch} rows. Received: {rows}")
         if pixels > self.limits.max_pixels:
             limit = f"{self.limits.max_pixels:,} pixels"
             raise RequestError(400, f"The images of a request must have at most {limit} together. Received: {pixels:,}")
         return replace(question, values=None), self._batchers[name, question.signature].submit(inputs, pixels)
-
-    def _cost(self, inputs):
-        return sum(cost(item) for name, cost in self.costs.items() if name in inputs for item in inputs[name].flat)
 
 
 async def _wait(request, future):

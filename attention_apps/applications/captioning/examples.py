@@ -206,17 +206,16 @@ class CaptionExamples(Examples):
 
         Features that are the mean over the photo and its mirror image need no mirrored view.
         """
-        squares = [square for path in paths for square in self._squares(path)]
+        size, fit = self.config.encoder.image_size, self.config.encoder.fit
+        squares = []
+        for path in paths:
+            photo = tf.constant(read_image(path))
+            square = resize_image(photo, size, fit)
+            squares += [square] if self.encoder.mirrored else [square, tf.reverse(square, [1])]
+            for view in range(self._num_views):
+                squares.append(augment_image(photo, (zlib.crc32(path.encode()), view), size, self._flips[path]))
         features = self._extract(tf.stack(squares)).numpy().astype(np.float16)
         return np.split(features, len(paths))
-
-    def _squares(self, path):
-        size, fit = self.config.encoder.image_size, self.config.encoder.fit
-        photo = tf.constant(read_image(path))
-        square = resize_image(photo, size, fit)
-        yield from (square,) if self.encoder.mirrored else (square, tf.reverse(square, [1]))
-        for view in range(self._num_views):
-            yield augment_image(photo, (zlib.crc32(path.encode()), view), size, self._flips[path])
 
     @property
     def _num_views(self):

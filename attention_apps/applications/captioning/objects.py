@@ -151,7 +151,9 @@ def count_pointing(caption: Caption, boxes: Sequence[Box]) -> np.ndarray:
             side = len(weights)
             row, column = np.unravel_index(int(np.argmax(weights)), weights.shape)
             hit = _is_inside((column + 0.5) / side, (row + 0.5) / side, named)
-            counts += [1, hit, _is_inside(0.5, 0.5, named), _share_inside(named, side)]
+            centers = (np.arange(side) + 0.5) / side
+            chance = np.mean([_is_inside(x, y, named) for y in centers for x in centers])
+            counts += [1, hit, _is_inside(0.5, 0.5, named), chance]
     return counts
 
 
@@ -170,8 +172,14 @@ def pointing_game(counts: Sequence[np.ndarray]) -> dict[str, MetricResult]:
     table = np.asarray(counts)
     if not table[:, 0].any():
         return {}
-    names = ("pointing", "pointing_middle", "pointing_chance")
-    return {name: _share(name, table[:, [place, 0]]) for place, name in enumerate(names, 1)}
+    results = {}
+    for place, name in enumerate(("pointing", "pointing_middle", "pointing_chance"), 1):
+        statistics = table[:, [place, 0]]
+        items = np.full(len(statistics), math.nan)
+        np.divide(statistics[:, 0], statistics[:, 1], out=items, where=statistics[:, 1] > 0)
+        total = statistics.sum(axis=0)
+        results[name] = MetricResult(name, _ratio(total), items, statistics, _ratio, {"words": float(total[1])})
+    return results
 
 
 def _words_for(name):
@@ -189,18 +197,6 @@ def _spans(box):
 
 def _is_inside(x, y, boxes):
     return any(box.contains(x, y) for box in boxes)
-
-
-def _share_inside(boxes, side):
-    centers = (np.arange(side) + 0.5) / side
-    return np.mean([_is_inside(x, y, boxes) for y in centers for x in centers])
-
-
-def _share(name, statistics):
-    items = np.full(len(statistics), math.nan)
-    np.divide(statistics[:, 0], statistics[:, 1], out=items, where=statistics[:, 1] > 0)
-    total = statistics.sum(axis=0)
-    return MetricResult(name, _ratio(total), items, statistics, _ratio, {"words": float(total[1])})
 
 
 def _ratio(total):
