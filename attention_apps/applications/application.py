@@ -88,7 +88,7 @@ class Application:
 
     @classmethod
     def from_preset(cls, name_or_folder: str | os.PathLike | None = None) -> Self:
-        """Loads a preset of the package by name, one that `save` wrote to a folder, or one of the Hugging Face Hub.
+        """Load a preset of the package by name, one that `save` wrote to a folder, or one of the Hugging Face Hub.
 
         `fit` then chooses the settings of its training by the size of the data; see `fine_tuning_defaults`.
 
@@ -117,7 +117,7 @@ class Application:
         return application
 
     def save(self, folder: str | os.PathLike, card: str | None = None, bits: int = 32) -> None:
-        """Writes a preset to a folder, and replaces an older preset as a whole.
+        """Write a preset to a folder, and replace an older preset as a whole.
 
         Args:
             card: the text of its README.md. By default it says how the model was trained.
@@ -142,7 +142,7 @@ class Application:
         card: str | None = None,
         bits: int = 32,
     ) -> str:
-        """Saves a preset on the Hugging Face Hub, so that `from_preset("hf://user/model")` loads it.
+        """Save a preset on the Hugging Face Hub, so that `from_preset("hf://user/model")` loads it.
 
         Args:
             repository: `user/model`; created if there is none.
@@ -159,7 +159,7 @@ class Application:
             return upload_preset(folder, repository, private, revision)
 
     def with_config(self, config: Any) -> Self:
-        """Returns a copy with another configuration and the same vocabulary and weights.
+        """Return a copy with another configuration and the same vocabulary and weights.
 
         The new configuration must not change the shape of a weight. It may change which layers are trained, dropout,
         training, decoding, and soft attention to hard attention or back.
@@ -179,7 +179,7 @@ class Application:
     # Answers
 
     def run(self, items: Iterable[Any], quiet: bool = True, **options: Any) -> Iterator[Any]:
-        """Yields the result of each item, in order and in bounded memory.
+        """Yield the result of each item, in order and in bounded memory.
 
         The result of a bad item has an `error` and no text.
 
@@ -191,7 +191,7 @@ class Application:
         return self._run(items, quiet, False, *self.split_options(options))
 
     def answer(self, items: Any, options: Mapping[str, Any], quiet: bool = True, is_one: bool | None = None) -> Any:
-        """Returns one result for one item, or a list of results for a list. Called by methods such as `caption`.
+        """Return one result for one item, or a list of results for a list. Called by methods such as `caption`.
 
         Args:
             options: options of the search and the output.
@@ -220,7 +220,7 @@ class Application:
             )
 
     def split_options(self, options: Mapping[str, Any]) -> tuple[DecodingOptions, OutputOptions]:
-        """Returns the configuration's options of the search and of the output, changed by keywords.
+        """Return the configuration's options of the search and of the output, changed by keywords.
 
         A given option may raise one that was not given: `num_best=8` widens the beam to 8.
         """
@@ -247,7 +247,7 @@ class Application:
     # Training and evaluation
 
     def manifest(self, path: str | os.PathLike, columns: Mapping[str, str] | None = None) -> Manifest:
-        """Returns the manifest of a data set.
+        """Return the manifest of a data set.
 
         Args:
             columns: maps our column names to those of the file, `{"caption": "title"}`.
@@ -268,7 +268,7 @@ class Application:
         quiet: bool = False,
         cache: str | os.PathLike | None = None,
     ) -> DataReport:
-        """Finds problems in data sets that would hurt training; see `DataReport`.
+        """Find problems in data sets that would hurt training; see `DataReport`.
 
         Args:
             cache: folder for the cached check results of each file.
@@ -290,7 +290,7 @@ class Application:
         restart: bool = False,
         quiet: bool = False,
     ) -> list[History]:
-        """Trains on a manifest, from scratch or from the current weights.
+        """Train on a manifest, from scratch or from the current weights.
 
         New words of the data are added to the vocabulary. The same call with the same `output` resumes after an
         interruption.
@@ -363,7 +363,7 @@ class Application:
         quiet: bool = False,
         **options: Any,
     ) -> Evaluation:
-        """Predicts a text for each source of a manifest and scores it against the references.
+        """Predict a text for each source of a manifest and score it against the references.
 
         Args:
             options: options of the search and the output, such as `beam_size=3`.
@@ -381,7 +381,7 @@ class Application:
         return self.parts.examples(list(report.good_rows(self.manifest(data, columns))), self.config)
 
     def _learn_words(self, examples, quiet):
-        """Creates the vocabulary and the model, or adds new words to both. Mixed precision also needs a new model."""
+        """Create the vocabulary and the model, or add new words to both. Mixed precision also needs a new model."""
         if self.vocabulary is None:
             vocabulary = examples.make_vocabulary()
             self._set_vocabulary(vocabulary, self._make_trainable_model(vocabulary))
@@ -399,7 +399,7 @@ class Application:
         examples.fit_codec(self.codec)
 
     def _make_trainable_model(self, vocabulary):
-        """Returns the model, in half precision if the training configuration asks for it."""
+        """Return the model, in half precision if the training configuration asks for it."""
         before = keras.config.dtype_policy()
         keras.config.set_dtype_policy("mixed_float16" if self.config.training.mixed_precision else before)
         try:
@@ -413,7 +413,7 @@ class Application:
         self._pipelines = {}
 
     def _show(self, report, data, quiet):
-        """Prints the result of the data check, with the out-of-vocabulary rates of a new vocabulary."""
+        """Print the result of the data check, with the out-of-vocabulary rates of a new vocabulary."""
         if quiet:
             return
         for name, examples in data.items():
@@ -422,7 +422,7 @@ class Application:
         print(report.to_text(), file=sys.stderr)
 
     def _rewarded(self, examples):
-        """Returns what self-critical training needs, or `None` if it is off."""
+        """Return what self-critical training needs, or `None` if it is off."""
         config = self.config.training.self_critical
         if not config.epochs:
             return None
@@ -467,7 +467,7 @@ class Application:
     # Serving
 
     def export(self, folder: str | os.PathLike, **options: Any) -> Path:
-        """Writes a TensorFlow SavedModel that maps raw input to text and includes the search.
+        """Write a TensorFlow SavedModel that maps raw input to text and includes the search.
 
         It uses core TensorFlow ops only and needs neither this package nor Keras. Its README.md lists inputs and
         outputs.

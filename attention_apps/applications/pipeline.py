@@ -68,7 +68,7 @@ class Pipeline:
         return self.codec.outputs(source, memory, result, forced)
 
     def run(self, source: Mapping[str, np.ndarray], signature: Mapping[str, tf.TensorSpec]) -> Outputs:
-        """Runs the compiled graph on a batch of arrays."""
+        """Run the compiled graph on a batch of arrays."""
         key = str(signature)
         if key not in self._graphs:
             self._graphs[key] = tf.function(self, [dict(signature)], autograph=False)
@@ -96,7 +96,7 @@ def answer_items(
     raise_errors: bool = False,
     on_source: Callable[[Reading, Source, bool], None] = lambda reading, source, is_last: None,
 ) -> Iterator[Any]:
-    """Yields the result of each item, in order and in bounded memory.
+    """Yield the result of each item, in order and in bounded memory.
 
     An error in one item becomes the `error` of its result and does not affect the others.
 
@@ -130,7 +130,7 @@ def answer_items(
 
 
 def _pieces(items: Iterable[Any], read: Callable[[Any], Reading]) -> Iterator[_Piece]:
-    """Yields the sources of all items. Each is held back until the next one is read, to detect the last of an item."""
+    """Yield the sources of all items. Each is held back until the next one is read, to detect the last of an item."""
     for item in items:
         reading, waiting = Reading((), item), None
         try:
@@ -146,7 +146,7 @@ def _pieces(items: Iterable[Any], read: Callable[[Any], Reading]) -> Iterator[_P
 
 
 def _groups(pieces: Iterable[_Piece], pipeline: Pipeline) -> Iterator[list[_Piece]]:
-    """Yields pieces to run together. Pieces of one item fill at most one batch, so that progress shows early."""
+    """Yield pieces to run together. Pieces of one item fill at most one batch, so that progress shows early."""
     group: list[_Piece] = []
     length = 0.0
     for piece in pieces:
@@ -176,7 +176,7 @@ def _answer_group(pipeline, group, signature):
 
 
 def _batches(pieces: Sequence[_Piece], max_length: float) -> Iterator[list[_Piece]]:
-    """Yields batches of pieces of similar length."""
+    """Yield batches of pieces of similar length."""
     batch: list[_Piece] = []
     for piece in sorted(pieces, key=lambda piece: piece.source.length):
         if batch and (len(batch) == BATCH_SIZE or piece.source.length * (len(batch) + 1) > max_length):

@@ -90,7 +90,7 @@ class PageGuard:
             raise RefusedRequestError(404, "The page has no such route.")
 
     async def _checked_json(self, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
-        """Checks the files that a request names, and passes on exactly what was checked."""
+        """Check the files that a request names, and pass on exactly what was checked."""
         try:
             content = json.loads(await _read_body(receive))
             for path in _paths(content):

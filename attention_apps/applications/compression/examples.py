@@ -86,7 +86,7 @@ class CompressionExamples(SummaryExamples):
 
 
 def _problem_with(row: Row) -> str | None:
-    """Returns why a row cannot be used for training, or `None`."""
+    """Return why a row cannot be used for training, or `None`."""
     if "keep" in row.values:
         keep, count = row["keep"], len(row["document"].split())
         if not isinstance(keep, str) or set(keep) - {"0", "1"} or len(keep) != count:
@@ -99,14 +99,14 @@ def _problem_with(row: Row) -> str | None:
 
 
 def _tokens(rows: Sequence[Row], column: str) -> Iterator[list[bytes]]:
-    """Yields the tokens of a column. Rows with `keep` are split at spaces, the others like typed text."""
+    """Yield the tokens of a column. Rows with `keep` are split at spaces, the others like typed text."""
     typed = iter(tokens_of([row[column] for row in rows if "keep" not in row.values], tokenize_sentence))
     for row in rows:
         yield [word.encode() for word in row[column].split()] if "keep" in row.values else next(typed)
 
 
 def _align(document, summary):
-    """Returns whether each document word is in the summary, with the earliest match, or `None` if there is no match."""
+    """Return whether each document word is in the summary, with the earliest match, or `None` if there is no match."""
     remaining, keep = list(reversed(summary)), []
     for word in document:
         keep.append(bool(remaining) and word == remaining[-1])

@@ -63,7 +63,7 @@ class SpeechExamples(Examples):
             return tokenize(normalize(text, config.case, config.punctuation))
 
         def reject(row: Row, seconds: float | None) -> str | None:
-            """CTC needs a frame for each letter, and one between two that are the same."""
+            """Reject texts too long for CTC, which needs a frame per letter and one between equal letters."""
             written = letters(row["transcript"])
             needed = len(written) + sum(left == right for left, right in pairwise(written))
             frames = -(-int(num_frames(int((seconds or 0.0) * SAMPLE_RATE), config.features)) // REDUCTION)
@@ -145,19 +145,19 @@ class SpeechExamples(Examples):
         return {"waveform": self.waveforms[self.rows[index]["audio"]], "tokens": self._tokens[index]}
 
     def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
-        """The recording as training hears it this time."""
+        """Return an example with a randomly changed recording."""
         config, waveform = self.config.augmentation, _to_float(example["waveform"])
         if epoch >= config.waveform_from_epoch:
             waveform = config.waveform(waveform, random)
         return {"source": self.make_source(waveform, random, epoch), "tokens": example["tokens"]}
 
     def trained_source(self) -> dict[str, tf.TensorSpec]:
-        """Shape and type of what the encoder takes, for one example."""
+        """Return shape and type of the encoder's input for one example."""
         features = tf.TensorSpec((None, self.config.features.num_mels), tf.float32)
         return {"features": features, "mask": tf.TensorSpec((None,), tf.bool)}
 
     def make_source(self, waveform: np.ndarray, random: np.random.Generator, epoch: int) -> dict[str, np.ndarray]:
-        """What the encoder takes: features, some of them masked, at another tempo."""
+        """Return the encoder's input: features at a random tempo, some of them masked."""
         config, options = self.config.augmentation, self.config.features
         options = replace(options, hop=options.hop * float(random.choice(config.tempos)))
         features = waveform_features(waveform, options)
@@ -166,7 +166,7 @@ class SpeechExamples(Examples):
         return {"features": features, "mask": np.ones(len(features), bool)}
 
     def select(self, epoch: int, random: np.random.Generator) -> np.ndarray:
-        """The examples of an epoch: what the mixture says, and all of the noise."""
+        """Return the indices of the examples of an epoch: those of the mixture, and all noise."""
         chosen = [np.arange(len(self.rows))] if not self.config.mixture else []
         for share in self.config.mixture:
             if share.is_in(epoch):
@@ -240,13 +240,13 @@ class SubWordExamples(SpeechExamples):
 
 
 def waveform_features(waveform: np.ndarray, options: LogMelOptions) -> np.ndarray:
-    """Log-mel features `(time, mels)` of one recording."""
+    """Return the log-mel features `(time, mels)` of one recording."""
     samples = tf.constant(waveform[np.newaxis])
     return log_mel(samples, tf.constant([len(waveform)]), options)[0][0].numpy()
 
 
 def _bursts(size, random):
-    """An envelope `(size,)` that is in turn 1 and soft: steady noise alone would leave bursts to be heard as words."""
+    """Return an envelope `(size,)` that alternates between 1 and soft. Bursts of noise must not be taken for words."""
     seconds = size / SAMPLE_RATE
     count = 2 + int(seconds / (_STRETCH_SECONDS[0] + _RAMP_SECONDS[0]))
     edges = np.cumsum(random.uniform(*zip(_STRETCH_SECONDS, _RAMP_SECONDS, strict=True), (count, 2)))
@@ -257,7 +257,7 @@ def _bursts(size, random):
 
 
 def _to_int16(waveform):
-    """Samples as 16-bit integers; what is louder than 1 is made softer as a whole, which the features do not hear."""
+    """Return samples as 16-bit integers. A recording louder than 1 is scaled down; its features stay the same."""
     loudest = max(1.0, float(np.abs(waveform).max(initial=0)))
     return np.round(waveform * (_MAX_SAMPLE / loudest)).astype(np.int16)
 

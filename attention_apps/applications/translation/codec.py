@@ -1,4 +1,4 @@
-"""Translations: pieces of words to text, and attention between words."""
+"""Convert translations to word pieces, and model outputs to a `Translation`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ class TranslationCodec(Codec):
         self.resources = self.word_pieces.resources
 
     def prepare(self, source: Tensors) -> Tensors:
-        """The pieces of the words `(batch, source)`, and for each piece the place of its word, -1 for none."""
+        """Return the ids of the word pieces `(batch, source)`, and the index of each piece's word, -1 at padding."""
         words = tf.RaggedTensor.from_tensor(source["tokens"], padding="")
         pieces = self.word_pieces.segment(words.flat_values)
         token_ids = words.with_values(pieces).merge_dims(1, 2)
@@ -60,7 +60,7 @@ class TranslationCodec(Codec):
         return {"token_ids": ids, "word_of": token_ids.with_flat_values(places).to_tensor(-1), **copied}
 
     def search_options(self, options: DecodingOptions) -> DecodingOptions:
-        """A search writes pieces only."""
+        """Ban all special tokens but the end."""
         banned = {*options.banned_tokens, PADDING, START, UNKNOWN}
         return replace(options, banned_tokens=tuple(sorted(banned)))
 
@@ -87,7 +87,7 @@ class TranslationCodec(Codec):
         }
 
     def _words(self, token_ids, word_of):
-        """The words `(batch, target)` that pieces make up, then empty strings."""
+        """Return the words `(batch, target)` that the pieces spell, then empty strings."""
         batch, length = tf.unstack(tf.shape(token_ids))
         segments = tf.where(word_of < 0, length, word_of) + tf.range(batch)[:, tf.newaxis] * (length + 1)
         pieces = self.word_pieces.sub_words.spell(token_ids)
@@ -139,7 +139,7 @@ class TranslationCodec(Codec):
 
 
 def _word_attention(attention, word_of, source):
-    """From `(batch, target pieces, source pieces)` to words on both sides: the former averaged, the latter summed."""
+    """Average attention over the pieces of each target word, and sum it over the pieces of each source word."""
     read = tf.one_hot(source["word_of"], tf.shape(source["tokens"])[1])  # (batch, source pieces, source words)
     written = tf.one_hot(word_of, tf.shape(word_of)[1], axis=1)  # (batch, target words, target pieces)
     written /= tf.maximum(tf.reduce_sum(written, axis=-1, keepdims=True), 1.0)
@@ -147,7 +147,7 @@ def _word_attention(attention, word_of, source):
 
 
 def _join_sentences(texts, context, count):
-    """The sentences `(sentences, num_best)` of each text, with spaces and line breaks between them."""
+    """Join the sentences `(sentences, num_best)` of each text with spaces and line breaks."""
     lines, joined = context["text_of_line"], []
     for rank in range(texts.shape[1]):
         line = tf.strings.unsorted_segment_join(texts[:, rank], context["line_of"], tf.size(lines), separator=" ")
