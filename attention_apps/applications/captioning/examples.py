@@ -178,7 +178,7 @@ class CaptionExamples(Examples):
         return {"features": views[view]}, [box.mirrored() for box in boxes]
 
     def _regions(self, index: int, chosen: np.ndarray, boxes: list[Box]) -> np.ndarray:
-        """Return the regions of the object that each token of the chosen captions names, `(captions, time, regions)`."""
+        """Return the regions of the object that each token of the captions names, `(captions, time, regions)`."""
         side, _ = self.encoder.grid_shape
         regions = np.zeros((len(chosen), self._tokens[index].shape[1], side * side), bool)
         captions = self._words[index] if boxes else []
