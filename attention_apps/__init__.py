@@ -9,7 +9,7 @@ import sys
 import lazy_loader
 
 from attention_apps._version import __version__ as __version__
-from attention_apps.quiet import silence_tensorflow
+from attention_apps.terminal import silence_tensorflow
 
 silence_tensorflow()
 if "tensorflow" not in sys.modules:

@@ -19,7 +19,7 @@ LEVELS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 # Modules that everything may import and that import nothing of the package.
-SHARED = {"__init__", "_version", "checks", "constants", "files", "quiet", "terminal"}
+SHARED = {"__init__", "_version", "checks", "constants", "files", "terminal"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # The layers that may import TensorFlow, and why. All others use `keras.ops` only.
 TENSORFLOW_IN_LAYERS = {

@@ -11,7 +11,7 @@ from .compression.config import (
     CompressorEncoderConfig,
     TagDecoderConfig,
 )
-from .confidence import ConfidenceConfig
+from .outputs import ConfidenceConfig
 from .parts import Codec, Examples, OutputOptions, Parts, RawInput, Reader, Reading, Source
 from .pipeline import Pipeline
 from .recognition.config import (

@@ -1,5 +1,6 @@
 """The base class of all applications: presets, predictions, training, evaluation and export."""
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -15,12 +16,9 @@ import tensorflow as tf
 from rich.console import Console
 from rich.progress import track
 
-from attention_apps.applications.hub import PREFIX, upload_preset
 from attention_apps.applications.parts import OutputOptions, Parts
 from attention_apps.applications.pipeline import Pipeline, answer_items
-from attention_apps.applications.preset import Preset, find_preset, read_preset, write_preset
-from attention_apps.applications.training_notes import TrainingNotes
-from attention_apps.applications.weights import assign_weights, match_hard_attention, named_weights
+from attention_apps.applications.preset import HUB_PREFIX, Preset, find_preset, read_preset, upload_preset, write_preset
 from attention_apps.data import DataReport, Manifest, group_rows, hold_out
 from attention_apps.decoding import DecodingOptions
 from attention_apps.metrics import MetricResult
@@ -28,13 +26,16 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.serving import DEFAULT_SIGNATURE, TEXT_SIGNATURE, Signature, export_saved_model, text_only
 from attention_apps.training.config import read_config, to_dict
 from attention_apps.training.fine_tuning import (
+    assign_weights,
     copy_grown_weights,
     fine_tuning_defaults,
+    match_hard_attention,
+    named_weights,
     num_held_out,
     scale_to_data,
 )
-from attention_apps.training.rewards import make_reward
-from attention_apps.training.stages import RewardedSampling, train
+from attention_apps.training.objectives import make_reward
+from attention_apps.training.stages import RewardedSampling, TrainingNotes, train
 from attention_apps.training.trainer import History
 
 VOCABULARY = "vocabulary.txt"
@@ -87,7 +88,7 @@ class Application:
 
     @classmethod
     def from_preset(cls, name_or_folder: str | os.PathLike | None = None) -> Self:
-        """Loads a preset of the package by name, one that `save` wrote to a folder, or one of the Hugging Face Hub.
+        """Load a preset of the package by name, one that `save` wrote to a folder, or one of the Hugging Face Hub.
 
         `fit` then chooses the settings of its training by the size of the data; see `fine_tuning_defaults`.
 
@@ -109,14 +110,14 @@ class Application:
             application = cls(config, vocabulary)  # type: ignore[call-arg] # subclasses bring their own parts
             application.codec.take_files(preset.texts)
             assign_weights(application.model, preset.weights)
-            is_handle = isinstance(name_or_folder, str) and name_or_folder.startswith(PREFIX)
+            is_handle = isinstance(name_or_folder, str) and name_or_folder.startswith(HUB_PREFIX)
             application.start = str(name_or_folder) if is_handle else folder.resolve().name
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None
         return application
 
     def save(self, folder: str | os.PathLike, card: str | None = None, bits: int = 32) -> None:
-        """Writes a preset to a folder, and replaces an older preset as a whole.
+        """Write a preset to a folder, and replace an older preset as a whole.
 
         Args:
             card: the text of its README.md. By default it says how the model was trained.
@@ -141,7 +142,7 @@ class Application:
         card: str | None = None,
         bits: int = 32,
     ) -> str:
-        """Saves a preset on the Hugging Face Hub, so that `from_preset("hf://user/model")` loads it.
+        """Save a preset on the Hugging Face Hub, so that `from_preset("hf://user/model")` loads it.
 
         Args:
             repository: `user/model`; created if there is none.
@@ -158,7 +159,7 @@ class Application:
             return upload_preset(folder, repository, private, revision)
 
     def with_config(self, config: Any) -> Self:
-        """Returns a copy with another configuration and the same vocabulary and weights.
+        """Return a copy with another configuration and the same vocabulary and weights.
 
         The new configuration must not change the shape of a weight. It may change which layers are trained, dropout,
         training, decoding, and soft attention to hard attention or back.
@@ -178,7 +179,7 @@ class Application:
     # Answers
 
     def run(self, items: Iterable[Any], quiet: bool = True, **options: Any) -> Iterator[Any]:
-        """Yields the result of each item, in order and in bounded memory.
+        """Yield the result of each item, in order and in bounded memory.
 
         The result of a bad item has an `error` and no text.
 
@@ -190,7 +191,7 @@ class Application:
         return self._run(items, quiet, False, *self.split_options(options))
 
     def answer(self, items: Any, options: Mapping[str, Any], quiet: bool = True, is_one: bool | None = None) -> Any:
-        """Returns one result for one item, or a list of results for a list. Called by methods such as `caption`.
+        """Return one result for one item, or a list of results for a list. Called by methods such as `caption`.
 
         Args:
             options: options of the search and the output.
@@ -206,8 +207,8 @@ class Application:
         return result
 
     def _run(self, items, quiet, raise_errors, search, output):
-        progress = getattr(self.reader, "progress", _no_progress)
-        with progress(quiet) as on_source:
+        without_bar = contextlib.nullcontext(lambda reading, source, is_last: None)
+        with self.reader.progress(quiet) if hasattr(self.reader, "progress") else without_bar as on_source:
             yield from answer_items(
                 self._pipeline(search),
                 items,
@@ -219,7 +220,7 @@ class Application:
             )
 
     def split_options(self, options: Mapping[str, Any]) -> tuple[DecodingOptions, OutputOptions]:
-        """Returns the configuration's options of the search and of the output, changed by keywords.
+        """Return the configuration's options of the search and of the output, changed by keywords.
 
         A given option may raise one that was not given: `num_best=8` widens the beam to 8.
         """
@@ -246,7 +247,7 @@ class Application:
     # Training and evaluation
 
     def manifest(self, path: str | os.PathLike, columns: Mapping[str, str] | None = None) -> Manifest:
-        """Returns the manifest of a data set.
+        """Return the manifest of a data set.
 
         Args:
             columns: maps our column names to those of the file, `{"caption": "title"}`.
@@ -267,7 +268,7 @@ class Application:
         quiet: bool = False,
         cache: str | os.PathLike | None = None,
     ) -> DataReport:
-        """Finds problems in data sets that would hurt training; see `DataReport`.
+        """Find problems in data sets that would hurt training; see `DataReport`.
 
         Args:
             cache: folder for the cached check results of each file.
@@ -289,7 +290,7 @@ class Application:
         restart: bool = False,
         quiet: bool = False,
     ) -> list[History]:
-        """Trains on a manifest, from scratch or from the current weights.
+        """Train on a manifest, from scratch or from the current weights.
 
         New words of the data are added to the vocabulary. The same call with the same `output` resumes after an
         interruption.
@@ -362,7 +363,7 @@ class Application:
         quiet: bool = False,
         **options: Any,
     ) -> Evaluation:
-        """Predicts a text for each source of a manifest and scores it against the references.
+        """Predict a text for each source of a manifest and score it against the references.
 
         Args:
             options: options of the search and the output, such as `beam_size=3`.
@@ -380,7 +381,7 @@ class Application:
         return self.parts.examples(list(report.good_rows(self.manifest(data, columns))), self.config)
 
     def _learn_words(self, examples, quiet):
-        """Creates the vocabulary and the model, or adds new words to both. Mixed precision also needs a new model."""
+        """Create the vocabulary and the model, or add new words to both. Mixed precision also needs a new model."""
         if self.vocabulary is None:
             vocabulary = examples.make_vocabulary()
             self._set_vocabulary(vocabulary, self._make_trainable_model(vocabulary))
@@ -398,7 +399,7 @@ class Application:
         examples.fit_codec(self.codec)
 
     def _make_trainable_model(self, vocabulary):
-        """Returns the model, in half precision if the training configuration asks for it."""
+        """Return the model, in half precision if the training configuration asks for it."""
         before = keras.config.dtype_policy()
         keras.config.set_dtype_policy("mixed_float16" if self.config.training.mixed_precision else before)
         try:
@@ -412,7 +413,7 @@ class Application:
         self._pipelines = {}
 
     def _show(self, report, data, quiet):
-        """Prints the result of the data check, with the out-of-vocabulary rates of a new vocabulary."""
+        """Print the result of the data check, with the out-of-vocabulary rates of a new vocabulary."""
         if quiet:
             return
         for name, examples in data.items():
@@ -421,7 +422,7 @@ class Application:
         print(report.to_text(), file=sys.stderr)
 
     def _rewarded(self, examples):
-        """Returns what self-critical training needs, or `None` if it is off."""
+        """Return what self-critical training needs, or `None` if it is off."""
         config = self.config.training.self_critical
         if not config.epochs:
             return None
@@ -453,14 +454,20 @@ class Application:
         hidden = quiet or not console.is_terminal
         shown = track(results, "Writing texts", len(examples), console=console, transient=True, disable=hidden)
         confidences: list[float] = []
-        metrics, texts, sources = examples.measure(_watch(shown, confidences))
+
+        def watched():
+            for result in shown:
+                confidences.append(getattr(result, "confidence", float("nan")))
+                yield result
+
+        metrics, texts, sources = examples.measure(watched())
         references = [examples.references(index) for index in range(len(examples))]
         return Evaluation(metrics, texts, references, sources, confidences)
 
     # Serving
 
     def export(self, folder: str | os.PathLike, **options: Any) -> Path:
-        """Writes a TensorFlow SavedModel that maps raw input to text and includes the search.
+        """Write a TensorFlow SavedModel that maps raw input to text and includes the search.
 
         It uses core TensorFlow ops only and needs neither this package nor Keras. Its README.md lists inputs and
         outputs.
@@ -502,23 +509,3 @@ class Application:
     def _check_trained(self):
         if self.model is None:
             raise ValueError(f"This {type(self).__name__} has no model yet: call `fit`, or start with `from_preset`.")
-
-
-def _watch(results, confidences):
-    """Yields the results unchanged and collects their confidences."""
-    for result in results:
-        confidences.append(getattr(result, "confidence", float("nan")))
-        yield result
-
-
-class _no_progress:  # noqa: N801 - a context manager that reads like a function
-    """Replaces the progress bar of a reader that has none."""
-
-    def __init__(self, quiet: bool):
-        pass
-
-    def __enter__(self):
-        return lambda reading, source, is_last: None
-
-    def __exit__(self, *_: Any) -> None:
-        pass

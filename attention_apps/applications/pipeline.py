@@ -68,7 +68,7 @@ class Pipeline:
         return self.codec.outputs(source, memory, result, forced)
 
     def run(self, source: Mapping[str, np.ndarray], signature: Mapping[str, tf.TensorSpec]) -> Outputs:
-        """Runs the compiled graph on a batch of arrays."""
+        """Run the compiled graph on a batch of arrays."""
         key = str(signature)
         if key not in self._graphs:
             self._graphs[key] = tf.function(self, [dict(signature)], autograph=False)
@@ -96,7 +96,7 @@ def answer_items(
     raise_errors: bool = False,
     on_source: Callable[[Reading, Source, bool], None] = lambda reading, source, is_last: None,
 ) -> Iterator[Any]:
-    """Yields the result of each item, in order and in bounded memory.
+    """Yield the result of each item, in order and in bounded memory.
 
     An error in one item becomes the `error` of its result and does not affect the others.
 
@@ -130,7 +130,7 @@ def answer_items(
 
 
 def _pieces(items: Iterable[Any], read: Callable[[Any], Reading]) -> Iterator[_Piece]:
-    """Yields the sources of all items. Each is held back until the next one is read, to detect the last of an item."""
+    """Yield the sources of all items. Each is held back until the next one is read, to detect the last of an item."""
     for item in items:
         reading, waiting = Reading((), item), None
         try:
@@ -146,7 +146,7 @@ def _pieces(items: Iterable[Any], read: Callable[[Any], Reading]) -> Iterator[_P
 
 
 def _groups(pieces: Iterable[_Piece], pipeline: Pipeline) -> Iterator[list[_Piece]]:
-    """Yields pieces to run together. Pieces of one item fill at most one batch, so that progress shows early."""
+    """Yield pieces to run together. Pieces of one item fill at most one batch, so that progress shows early."""
     group: list[_Piece] = []
     length = 0.0
     for piece in pieces:
@@ -164,16 +164,19 @@ def _answer_group(pipeline, group, signature):
     pieces = [piece for piece in group if piece.source is not None and piece.source.tensors is not None]
     for batch in _batches(pieces, pipeline.reader.max_batch_length):
         try:
-            outputs = _run(pipeline, batch, signature)
+            for piece, row in zip(batch, _run(pipeline, batch, signature), strict=True):
+                piece.outputs = row
         except Exception:  # run each alone, so that only the bad one fails
-            outputs = [_run_alone(pipeline, piece, signature) for piece in batch]
-        for piece, row in zip(batch, outputs, strict=True):
-            piece.outputs = row
+            for piece in batch:
+                try:
+                    (piece.outputs,) = _run(pipeline, [piece], signature)
+                except Exception as problem:
+                    piece.error = problem
     return group
 
 
 def _batches(pieces: Sequence[_Piece], max_length: float) -> Iterator[list[_Piece]]:
-    """Yields batches of pieces of similar length."""
+    """Yield batches of pieces of similar length."""
     batch: list[_Piece] = []
     for piece in sorted(pieces, key=lambda piece: piece.source.length):
         if batch and (len(batch) == BATCH_SIZE or piece.source.length * (len(batch) + 1) > max_length):
@@ -182,14 +185,6 @@ def _batches(pieces: Sequence[_Piece], max_length: float) -> Iterator[list[_Piec
         batch.append(piece)
     if batch:
         yield batch
-
-
-def _run_alone(pipeline, piece, signature):
-    try:
-        return _run(pipeline, [piece], signature)[0]
-    except Exception as problem:
-        piece.error = problem
-        return None
 
 
 def _run(pipeline, batch, signature):

@@ -1,4 +1,4 @@
-"""A trained application on disk: a folder of plain files that are verified before use.
+"""A trained application on disk or on the Hugging Face Hub: a folder of plain files that are verified before use.
 
 `config.json`, text files (a vocabulary), `weights.safetensors` (arrays, no code), `README.md` (the card), and
 `SHA256SUMS` over all of them. Loading a preset runs no code from it.
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_apps.applications.hub import PREFIX, download_preset
+from attention_apps._version import __version__
 from attention_apps.checks import require
 from attention_apps.files import recover_folder, replaced_folder, write_file
 
@@ -30,6 +30,11 @@ _PRESET_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
 _SUM_LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
 # The suffix of the scales of an 8-bit weight. No weight path ends with it.
 _SCALE = ":scale"
+# The start of a handle of a preset on the Hugging Face Hub: `hf://user/model` or `hf://user/model@revision`.
+HUB_PREFIX = "hf://"
+# Only these files of a repository are downloaded. `read_preset` checks them like those of any folder.
+_HUB_FILES = [CONFIG, "*.txt", WEIGHTS, CARD, SUMS]
+_HUB_HANDLE = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Preset:
     weights: dict[str, np.ndarray]
 
     def check_size(self, min_parameters: int) -> None:
-        """Rejects configurations larger than the weights file, and weights that are not finite numbers."""
+        """Reject configurations larger than the weights file, and weights that are not finite numbers."""
         held = sum(array.size for array in self.weights.values())
         if min_parameters > held:
             raise ValueError(f"its configuration needs at least {min_parameters:,} parameters; {WEIGHTS} has {held:,}")
@@ -52,21 +57,21 @@ class Preset:
 
 
 def presets_root() -> Path:
-    """Returns the folder of the presets: inside the installed package, or at the top of a checkout."""
+    """Return the folder of the presets: inside the installed package, or at the top of a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "weights"
     return inside if inside.is_dir() else package.parent / "weights"
 
 
 def preset_names() -> list[str]:
-    """Returns the names of the presets in the package."""
+    """Return the names of the presets in the package."""
     root = presets_root()
     return sorted(folder.name for folder in root.iterdir() if (folder / CONFIG).is_file()) if root.is_dir() else []
 
 
 def find_preset(name_or_folder: str | os.PathLike) -> Path:
-    """Returns the folder of a preset, given the name of a preset in the package, a folder, or `hf://user/model`."""
-    if isinstance(name_or_folder, str) and name_or_folder.startswith(PREFIX):
+    """Return the folder of a preset, given the name of a preset in the package, a folder, or `hf://user/model`."""
+    if isinstance(name_or_folder, str) and name_or_folder.startswith(HUB_PREFIX):
         return download_preset(name_or_folder)
     folder = Path(name_or_folder)
     recover_folder(folder)
@@ -81,8 +86,67 @@ def find_preset(name_or_folder: str | os.PathLike) -> Path:
     return presets_root() / name
 
 
+def download_preset(handle: str) -> Path:
+    """Download a preset into the cache of `huggingface_hub` and return its folder. Offline, the cache answers.
+
+    Args:
+        handle: `hf://user/model`, optionally with `@` and a branch, tag or commit.
+
+    Raises:
+        FileNotFoundError: there is no such repository or revision, or it is not in the cache and the hub is out of
+            reach.
+    """
+    match = _HUB_HANDLE.fullmatch(handle)
+    if match is None:
+        raise ValueError(
+            f"A preset of the hub must have the form hf://user/model or hf://user/model@revision. "
+            f"Received: {handle[:200]!r}"
+        )
+    hub = _import_hub()
+    try:
+        folder = hub.snapshot_download(
+            match[1],
+            revision=match[2],
+            allow_patterns=_HUB_FILES,
+            library_name="attention_apps",
+            library_version=__version__,
+        )
+    except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError) as error:
+        raise FileNotFoundError(f"{handle} cannot be loaded from the hub: {str(error).splitlines()[0]}") from error
+    return Path(folder)
+
+
+def upload_preset(folder: str | os.PathLike, repository: str, private: bool | None, revision: str | None) -> str:
+    """Upload the folder of a preset, creating the repository if there is none.
+
+    Returns:
+        The address of the commit.
+    """
+    hub = _import_hub()
+    api = hub.HfApi(library_name="attention_apps", library_version=__version__)
+    api.create_repo(repository, private=private, exist_ok=True)
+    if revision is not None:
+        api.create_branch(repository, branch=revision, exist_ok=True)
+    commit = api.upload_folder(
+        repo_id=repository,
+        folder_path=folder,
+        revision=revision,
+        commit_message=f"Preset of attention_apps {__version__}",
+        delete_patterns=["*.txt"],  # files of an earlier preset that this one does not have
+    )
+    return str(commit.commit_url)
+
+
+def _import_hub() -> Any:
+    try:
+        import huggingface_hub.errors
+    except ImportError:
+        raise ValueError("Presets of the hub need huggingface_hub: `pip install 'attention_apps[hub]'`") from None
+    return huggingface_hub
+
+
 def write_preset(folder: str | os.PathLike, preset: Preset, card: str, bits: int = 32) -> None:
-    """Writes a preset atomically: another process sees the old folder or the new one, never a part.
+    """Write a preset atomically: another process sees the old folder or the new one, never a part.
 
     Args:
         bits: bits per weight; see `Application.save`.
@@ -106,13 +170,19 @@ def write_preset(folder: str | os.PathLike, preset: Preset, card: str, bits: int
 
 
 def read_preset(folder: str | os.PathLike) -> Preset:
-    """Verifies the hash of every file in a folder, then reads them. Raises `ValueError` if anything is wrong."""
+    """Verify the hash of every file in a folder, then reads them. Raises `ValueError` if anything is wrong."""
     from safetensors.numpy import load
 
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no preset in {str(folder)!r}")
-    files = {name: _checked_file(folder, name, expected) for name, expected in _read_sums(folder).items()}
+    files = {}
+    for name, expected in _read_sums(folder).items():
+        files[name] = _read(folder, name)
+        if hashlib.sha256(files[name]).hexdigest() != expected:
+            raise ValueError(
+                f"{folder / name}: its sha256 is not the one in {SUMS}; the file is damaged or was changed"
+            )
     for name in (CONFIG, WEIGHTS):
         if name not in files:
             raise ValueError(f"{folder}: {name} is missing")
@@ -128,12 +198,12 @@ def read_preset(folder: str | os.PathLike) -> Preset:
 
 
 def read_task(folder: str | os.PathLike) -> str:
-    """Returns the task of a preset without verifying its hash."""
+    """Return the task of a preset without verifying its hash."""
     return _parse_config(Path(folder), _read(Path(folder), CONFIG))["task"]
 
 
 def pack_weights(weights: Mapping[str, np.ndarray], bits: int) -> dict[str, np.ndarray]:
-    """Converts arrays for storage. With 8 bits, small arrays of one axis are stored as 16-bit floats."""
+    """Convert arrays for storage. With 8 bits, small arrays of one axis are stored as 16-bit floats."""
     packed = {}
     for path, array in weights.items():
         array = np.asarray(array, order="C")
@@ -147,7 +217,7 @@ def pack_weights(weights: Mapping[str, np.ndarray], bits: int) -> dict[str, np.n
 
 
 def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns 8-bit integers and the scale of each channel.
+    """Return 8-bit integers and the scale of each channel.
 
     The channel axis is the one with the smallest error: the last axis of a dense kernel, the first of an embedding.
     """
@@ -168,7 +238,7 @@ def quantize(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unpack_weights(packed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Reverses `pack_weights`, and returns float32."""
+    """Reverse `pack_weights`, and return float32."""
     weights = {}
     for path, array in packed.items():
         if path.endswith(_SCALE):
@@ -185,7 +255,7 @@ def unpack_weights(packed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _read_sums(folder):
-    """Returns the expected hash of each file. The folder must hold exactly these files."""
+    """Return the expected hash of each file. The folder must hold exactly these files."""
     path = folder / SUMS
     if not path.is_file():
         raise ValueError(f"{folder}: {SUMS} is missing; `save` writes it")
@@ -207,25 +277,15 @@ def _read_sums(folder):
     return sums
 
 
-def _checked_file(folder, name, expected):
-    data = _read(folder, name)
-    if hashlib.sha256(data).hexdigest() != expected:
-        raise ValueError(f"{folder / name}: its sha256 is not the one in {SUMS}; the file is damaged or was changed")
-    return data
-
-
 def _read(folder, name):
     path, limit = folder / name, MAX_BYTES.get(name, MAX_TEXT_BYTES)
-    if (path.is_symlink() and not _is_hub_blob(path)) or not path.is_file():
+    # A link may only lead to where the cache of the hub keeps the files of the same repository.
+    is_hub_blob = path.resolve().parent == (path.parent.parent.parent / "blobs").resolve()
+    if (path.is_symlink() and not is_hub_blob) or not path.is_file():
         raise ValueError(f"{path}: missing, or not a plain file")
     if path.stat().st_size > limit:
         raise ValueError(f"{path}: larger than {limit} bytes")
     return path.read_bytes()
-
-
-def _is_hub_blob(path):
-    """Whether a link leads where the cache of the hub keeps the files of the same repository."""
-    return path.resolve().parent == (path.parent.parent.parent / "blobs").resolve()
 
 
 def _decode(folder, name, data):

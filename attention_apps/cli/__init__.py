@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -9,21 +10,25 @@ from collections.abc import Sequence
 from attention_apps._version import __version__
 from attention_apps.terminal import print_line
 
-# Name of each subcommand, which is that of its module with a dash for the underscore, and its line of help.
+# The class of each command, below `attention_apps.cli`, and its line of help. A command has `examples`,
+# `add_arguments(parser)` and `run(options)`, which returns the exit code. The docstring of its class describes it.
 COMMANDS = {
-    "caption": "write captions for photos",
-    "transcribe": "write down what is said in recordings",
-    "summarize": "write texts in one line",
-    "compress": "shorten sentences by deleting words",
-    "translate": "translate texts",
-    "train": "train or fine-tune on your own data",
-    "check-data": "list what is wrong with a data set",
-    "evaluate": "score a preset on a data set",
-    "export": "write a preset as a TensorFlow SavedModel",
-    "serve": "serve models over REST, for trying things out",
-    "presets": "list the presets that came with the package",
-    "demo": "try the presets on a page in the browser, or in the terminal; no network needed",
-    "completion": "print a script for completion in the shell",
+    "caption": ("predict_commands.CaptionCommand", "write captions for photos"),
+    "transcribe": ("predict_commands.TranscribeCommand", "write down what is said in recordings"),
+    "summarize": ("predict_commands.SummarizeCommand", "write texts in one line"),
+    "compress": ("predict_commands.CompressCommand", "shorten sentences by deleting words"),
+    "translate": ("predict_commands.TranslateCommand", "translate texts"),
+    "train": ("train.TrainCommand", "train or fine-tune on your own data"),
+    "check-data": ("train.CheckDataCommand", "list what is wrong with a data set"),
+    "evaluate": ("evaluate.EvaluateCommand", "score a preset on a data set"),
+    "export": ("serve.ExportCommand", "write a preset as a TensorFlow SavedModel"),
+    "serve": ("serve.ServeCommand", "serve models over REST, for trying things out"),
+    "presets": ("presets.PresetsCommand", "list the presets that came with the package"),
+    "demo": (
+        "demo.DemoCommand",
+        "try the presets on a page in the browser, or in the terminal; no network needed",
+    ),
+    "completion": ("CompletionCommand", "print a script for completion in the shell"),
 }
 
 _EPILOG = """examples:
@@ -43,7 +48,7 @@ exit codes: 0 all right, 1 some of the inputs failed, 2 wrong usage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code: 0 all right, 1 something failed, 2 wrong usage."""
+    """Run the command line and return its exit code: 0 all right, 1 something failed, 2 wrong usage."""
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         import argcomplete
@@ -55,13 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options)
     except BrokenPipeError:
-        # Whoever read our output has gone; the interpreter, which flushes it once more at its end, must not stumble.
+        # The reader of our output is gone. The interpreter flushes it once more at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError) as error:
         first, *others = str(error).split("\n")
         print_line(f"attention-apps: {first}", sys.stderr)
-        for line in others:  # indented, so that no name of a file can fake a message
+        for line in others:  # indented, so that no file name can fake a message
             print_line(f"  {line}", sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -70,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+    """Return the parser of all commands and their options."""
     parser = argparse.ArgumentParser(
         prog="attention-apps",
         description="Attention for Keras 3: captions for photos, words from speech, headlines from text.",
@@ -79,9 +84,35 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"attention-apps {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"attention_apps.cli.{name.replace('-', '_')}")
-        command = commands.add_parser(name, help=summary, description=module.__doc__)
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+    for name, (path, summary) in COMMANDS.items():
+        module, _, class_name = f"attention_apps.cli.{path}".rpartition(".")
+        command = getattr(importlib.import_module(module), class_name)()
+        command_parser = commands.add_parser(
+            name,
+            help=summary,
+            description=inspect.getdoc(command),
+            epilog="\n".join(["examples:", *(f"  {line}" for line in command.examples)]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_arguments(command_parser)
+        command_parser.set_defaults(run=command.run)
     return parser
+
+
+class CompletionCommand:
+    """Print a script with which the shell completes commands, options and files."""
+
+    examples = (
+        'eval "$(attention-apps completion bash)"        # in ~/.bashrc',
+        'eval "$(attention-apps completion zsh)"         # in ~/.zshrc',
+        "attention-apps completion fish | source         # in ~/.config/fish/config.fish",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+
+    def run(self, options: argparse.Namespace) -> int:
+        import argcomplete
+
+        print(argcomplete.shellcode(["attention-apps"], shell=options.shell))
+        return 0

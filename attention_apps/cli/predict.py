@@ -4,20 +4,38 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
+import tempfile
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from attention_apps.cli.arguments import add_search_arguments, search_options
-from attention_apps.cli.output_files import OutputFiles
-from attention_apps.cli.quiet import import_tensorflow_quietly, only_python_on_stderr
-from attention_apps.terminal import print_line
+from attention_apps.terminal import import_tensorflow_quietly, only_python_on_stderr, print_line
 
 STANDARD_INPUT = "-"
 _MAX_STANDARD_INPUT = 1 << 30
+_LONGEST_STEM = 80
+
+
+def add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the search."""
+    parser.add_argument("--beam-size", type=int, metavar="N", help="hypotheses of the search; 1 is greedy")
+    parser.add_argument("--num-best", type=int, metavar="N", help="texts for each input, best first")
+    parser.add_argument("--max-length", type=int, metavar="N", help="the longest text, in tokens of the model")
+
+
+def search_options(options: argparse.Namespace, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the options of the search and the output that the user gave, as keywords.
+
+    Args:
+        others: more names and values. `None` means not given.
+    """
+    given = {"beam_size": options.beam_size, "num_best": options.num_best, "max_length": options.max_length}
+    return {name: value for name, value in {**given, **(others or {})}.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -29,39 +47,31 @@ class Answer:
     error: str | None = None
 
 
-def read_standard_input() -> bytes:
-    """All of standard input, up to a limit."""
-    contents = sys.stdin.buffer.read(_MAX_STANDARD_INPUT + 1)
-    if len(contents) > _MAX_STANDARD_INPUT:
-        raise ValueError(f"Standard input is too large: it has more than the limit of {_MAX_STANDARD_INPUT:,} bytes")
-    return contents
-
-
 class PredictCommand:
     """A command that writes a text for each of its inputs, however many there are.
 
-    Subclasses name their task and change what differs.
+    Subclasses name their task and override what differs.
     """
 
     task: str
-    # Other tasks whose presets the command takes.
+    # Other tasks whose presets the command accepts.
     other_tasks: tuple[str, ...] = ()
     metavar: str
-    # How the names of the files end that are taken from a folder.
+    # The suffixes of the files that are taken from a folder.
     suffixes: tuple[str, ...] = ()
     examples: tuple[str, ...]
 
-    # What subclasses may change
+    # What subclasses may override
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Adds options of the command's own."""
+        """Add the command's own options."""
 
     def option_values(self, options: argparse.Namespace) -> Mapping[str, Any]:
-        """What those options change in the search and the output; `None` leaves a value as it is."""
+        """Return what those options change in the search and the output. `None` leaves a value as it is."""
         return {}
 
     def inputs(self, options: argparse.Namespace) -> list[str]:
-        """The inputs that were given, with the files of folders in place of the folders; by default, what is piped."""
+        """Return the inputs, with the files of folders in place of the folders. By default, standard input."""
         if options.inputs:
             return [file for name in options.inputs for file in self._files(name)]
         if sys.stdin.isatty():
@@ -69,42 +79,46 @@ class PredictCommand:
         return [STANDARD_INPUT]
 
     def names(self, options: argparse.Namespace) -> Iterable[str]:
-        """The names that `read` is given, one for each answer."""
+        """Return the names that `read` is given, one for each answer."""
         return options.inputs
 
     def read(self, name: str) -> Any:
-        """The item of a name. A `ValueError` or `OSError` is the failure of that input alone."""
+        """Return the item of a name. A `ValueError` or `OSError` is the failure of that input alone."""
         if os.path.isdir(name):
             raise ValueError(f"{name} is a folder without any file that ends in {', '.join(self.suffixes)}")
-        return read_standard_input() if name == STANDARD_INPUT else name
+        if name != STANDARD_INPUT:
+            return name
+        contents = sys.stdin.buffer.read(_MAX_STANDARD_INPUT + 1)
+        if len(contents) > _MAX_STANDARD_INPUT:
+            limit = f"{_MAX_STANDARD_INPUT:,} bytes"
+            raise ValueError(f"Standard input is too large: it has more than the limit of {limit}")
+        return contents
 
     def entry(self, result: Any) -> Mapping[str, Any]:
-        """Further JSON keys and values of a result."""
+        """Return further JSON keys and values of a result."""
         return {}
 
     def lines(self, result: Any, options: argparse.Namespace) -> Iterable[str]:
-        """What is printed for a result."""
+        """Return what is printed for a result."""
         if options.num_best:
             return [line for text, score in result.alternatives for line in f"{score:.3f} {text}".split("\n")]
         return result.text.split("\n")
 
     def note(self, result: Any) -> str | None:
-        """What the user should know about a result besides its text; printed to stderr."""
+        """Return what the user should know about a result besides its text. It is printed to stderr."""
         return "the model is not sure of this" if result.unsure else None
 
     def load(self, options: argparse.Namespace) -> Any:
-        """The application that answers."""
+        """Return the application that answers."""
         return self._load(options.preset)
 
     def is_quiet(self, options: argparse.Namespace) -> bool:
-        """Whether a long item shows no progress bar."""
+        """Return whether a long item shows no progress bar."""
         return True
 
     # What all commands do
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.epilog = "\n".join(["examples:", *(f"  {line}" for line in self.examples)])
         parser.add_argument(
             "inputs",
             nargs="*",
@@ -144,7 +158,7 @@ class PredictCommand:
         return 1 if failures else 0
 
     def _files(self, name: str) -> list[str]:
-        """A folder's files in the order of their names, those of its folders too; what is hidden is left out."""
+        """Return the files of a folder and its subfolders in the order of their names, without hidden ones."""
         if not os.path.isdir(name):
             return [name]
         found = []
@@ -156,7 +170,7 @@ class PredictCommand:
 
     @staticmethod
     def _load_task(task: str) -> Any:
-        """The application of a task with its default preset."""
+        """Return the application of a task with its default preset."""
         from attention_apps.applications.tasks import application_class
 
         return application_class(task).from_preset()
@@ -172,7 +186,7 @@ class PredictCommand:
         return application
 
     def _answers(self, application: Any, options: argparse.Namespace) -> Iterator[Answer]:
-        """An answer for each input in its order; the application takes items as it needs them."""
+        """Yield an answer for each input, in order. The application takes items as it needs them."""
         waiting: deque[Answer] = deque()
 
         def items() -> Iterator[Any]:
@@ -209,31 +223,77 @@ class PredictCommand:
     def _json_entry(self, answer: Answer) -> dict[str, Any]:
         if answer.error is not None:
             return {"source": answer.source, "text": None, "score": None, "alternatives": [], "error": answer.error}
+
+        def finite(score: float) -> float | None:  # JSON has no infinity
+            return float(score) if math.isfinite(score) else None
+
         result = answer.result
         return {
             "source": answer.source,
             "text": result.text,
-            "score": _finite(result.score),
+            "score": finite(result.score),
             "confidence": round(result.confidence, 4),
             "unsure": result.unsure,
-            "alternatives": [{"text": text, "score": _finite(score)} for text, score in result.alternatives],
+            "alternatives": [{"text": text, "score": finite(score)} for text, score in result.alternatives],
             **self.entry(result),
         }
 
 
 def _with_progress(answers: Iterator[Answer], count: int, quiet: bool) -> Generator[Answer]:
-    """The answers, with a bar on a terminal that does not show the answers themselves."""
+    """Yield the answers, with a progress bar if the terminal does not show the answers themselves."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     console = Console(stderr=True)
     hidden = quiet or count == 1 or not console.is_terminal or sys.stdout.isatty()
     columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    # Redirected, answers would come out where the bar is; errors, which do, come out above it.
+    # Redirected, answers would be printed where the bar is. Errors are redirected, and printed above it.
     with Progress(*columns, console=console, transient=True, disable=hidden, redirect_stdout=False) as progress:
         yield from progress.track(answers, total=count)
 
 
-def _finite(score: float) -> float | None:
-    """The score, or `None` for an infinite one, which JSON cannot hold."""
-    return float(score) if math.isfinite(score) else None
+class OutputFiles:
+    """A folder with a picture or a page for each answer: `photo_attention.png` for `somewhere/photo.jpg`.
+
+    No two inputs get the same file, even if the file system ignores case. No input is overwritten, and a link in the
+    folder is replaced, never followed.
+
+    Args:
+        folder: created if it does not exist.
+        ending: `".png"` for pictures, `".html"` for pages.
+        inputs: the names of all inputs.
+    """
+
+    def __init__(self, folder: str, ending: str, inputs: Sequence[str]):
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"{folder} is a file, not a folder to write to")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.ending = ending
+        self._taken = {self._key(Path(name)) for name in inputs}
+
+    def write(self, answer: Any) -> None:
+        """Write the picture or the page of an answer to a new file, then rename it."""
+        path = self.path_of(answer.source)
+        if path.is_dir() and not path.is_symlink():
+            raise ValueError(f"{path} is a folder; the picture or page of {answer.source} needs this name")
+        with tempfile.TemporaryDirectory(prefix=".", dir=self.folder) as private:
+            new = Path(private) / path.name
+            (answer.result.to_html if self.ending == ".html" else answer.result.plot)(str(new))
+            os.replace(new, path)
+
+    def path_of(self, name: str) -> Path:
+        """Return the path for an input, a new one at each call, of ASCII letters, digits and dashes."""
+        stem = "stdin" if name == STANDARD_INPUT else Path(name).stem
+        stem = re.sub(r"[^\w-]+", "_", stem, flags=re.ASCII).strip("_")[:_LONGEST_STEM] or "input"
+        number = 1
+        while True:
+            path = self.folder / f"{stem}_attention{'' if number == 1 else f'_{number}'}{self.ending}"
+            if self._key(path) not in self._taken:
+                self._taken.add(self._key(path))
+                return path
+            number += 1
+
+    @staticmethod
+    def _key(path: Path) -> str:
+        return str(path.absolute()).casefold()

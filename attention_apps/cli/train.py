@@ -1,67 +1,148 @@
-"""Trains a model on your own data; the same command resumes after an interruption."""
+"""The commands `train` and `check-data`, and the options of a data set."""
 
 import argparse
 import json
 import shlex
 import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
-from attention_apps.cli.arguments import add_data_arguments, make_application, parse_columns
-from attention_apps.cli.quiet import import_tensorflow_quietly
-from attention_apps.terminal import print_line
-
-_EXAMPLES = """examples:
-  attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine
-  attention-apps train text_summarization --data news.jsonl --column summary=headline --output runs/news
-  attention-apps train speech_recognition --preset listen_attend_spell_an4 --data calls.csv --output runs/calls
-  attention-apps train machine_translation --data pairs.tsv --output runs/pairs
-  attention-apps train image_captioning --data photos.csv --output runs/short --set training.max_minutes=10
-"""
+from attention_apps.applications.tasks import TASKS, application_class
+from attention_apps.terminal import import_tensorflow_quietly, print_line
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
-    add_data_arguments(parser)
-    parser.add_argument("--output", required=True, metavar="FOLDER", help="checkpoints, logs, and `preset/` at the end")
-    parser.add_argument(
-        "--cache", metavar="FOLDER", help="folder for what is computed once for each source (default: in --output)"
+class TrainCommand:
+    """Train a model on your own data. The same command resumes after an interruption."""
+
+    examples = (
+        "attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine",
+        "attention-apps train text_summarization --data news.jsonl --column summary=headline --output runs/news",
+        "attention-apps train speech_recognition --preset listen_attend_spell_an4 --data calls.csv --output runs/calls",
+        "attention-apps train machine_translation --data pairs.tsv --output runs/pairs",
+        "attention-apps train image_captioning --data photos.csv --output runs/short --set training.max_minutes=10",
     )
-    parser.add_argument("--restart", action="store_true", help="start over where the folder holds a run")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_data_arguments(parser)
+        parser.add_argument(
+            "--output", required=True, metavar="FOLDER", help="checkpoints, logs, and `preset/` at the end"
+        )
+        parser.add_argument(
+            "--cache", metavar="FOLDER", help="folder for what is computed once for each source (default: in --output)"
+        )
+        parser.add_argument("--restart", action="store_true", help="start over where the folder holds a run")
+        parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+    def run(self, options: argparse.Namespace) -> int:
+        import_tensorflow_quietly(options.quiet)
+        from attention_apps.training import TrainingInterrupted, find_strategy, is_chief
+
+        columns = parse_columns(options.column)
+        output = Path(options.output)
+        strategy = find_strategy()
+        with strategy.scope():
+            application = _make_application(options)
+            try:
+                histories = application.fit(
+                    options.data,
+                    validation=options.validation,
+                    output=output,
+                    columns=columns,
+                    cache=options.cache,
+                    restart=options.restart,
+                    quiet=options.quiet,
+                )
+            except TrainingInterrupted as interruption:
+                command = [argument for argument in options.arguments if argument != "--restart"]
+                print_line(str(interruption), sys.stderr)
+                print_line(f"To resume: {shlex.join(['attention-apps', *command])}", sys.stderr)
+                return 128 + interruption.signal_number
+            if not is_chief(strategy):
+                return 0
+            application.save(output / "preset")
+        if options.json:
+            print(json.dumps([asdict(history) for history in histories]))
+        elif not options.quiet:
+            print_line(f"saved in {output / 'preset'}")
+        return 0
 
 
-def run(options: argparse.Namespace) -> int:
-    from dataclasses import asdict
-    from pathlib import Path
+class CheckDataCommand:
+    """List what is wrong with a data set, with file and line, without training."""
 
-    import_tensorflow_quietly(options.quiet)
-    from attention_apps.training import TrainingInterrupted, find_strategy, is_chief
+    examples = (
+        "attention-apps check-data image_captioning --data photos.csv",
+        "attention-apps check-data speech_recognition --data calls.csv --validation held_out.csv --json",
+        "attention-apps check-data text_summarization --data news.jsonl --column summary=headline",
+    )
 
-    columns = parse_columns(options.column)
-    output = Path(options.output)
-    strategy = find_strategy()
-    with strategy.scope():
-        application = make_application(options)
-        try:
-            histories = application.fit(
-                options.data,
-                validation=options.validation,
-                output=output,
-                columns=columns,
-                cache=options.cache,
-                restart=options.restart,
-                quiet=options.quiet,
-            )
-        except TrainingInterrupted as interruption:
-            command = [argument for argument in options.arguments if argument != "--restart"]
-            print_line(str(interruption), sys.stderr)
-            print_line(f"To resume: {shlex.join(['attention-apps', *command])}", sys.stderr)
-            return 128 + interruption.signal_number
-        if not is_chief(strategy):
-            return 0
-        application.save(output / "preset")
-    if options.json:
-        print(json.dumps([asdict(history) for history in histories]))
-    elif not options.quiet:
-        print_line(f"saved in {output / 'preset'}")
-    return 0
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_data_arguments(parser)
+        parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+    def run(self, options: argparse.Namespace) -> int:
+        import_tensorflow_quietly(options.quiet)
+        application = _make_application(options)
+        columns = parse_columns(options.column)
+        report = application.check_data(options.data, options.validation, columns, quiet=options.quiet)
+        print(json.dumps(report.to_dict()) if options.json else report.to_text())
+        return 1 if report.counts else 0
+
+
+def add_column_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--column`, which maps our column names to those of the manifest."""
+    parser.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="OURS=THEIRS",
+        help="the manifest's name of one of our columns, as caption=title; may be given several times",
+    )
+
+
+def parse_columns(pairs: list[str]) -> dict[str, str]:
+    """Return `["caption=title"]` as `{"caption": "title"}`."""
+    columns = {}
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not ours or not equals or not theirs:
+            raise ValueError(f"`--column` must have the form OURS=THEIRS, as caption=title. Received: {pair!r}")
+        columns[ours] = theirs
+    return columns
+
+
+def _add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", choices=sorted(TASKS), metavar="TASK", help=", ".join(sorted(TASKS)))
+    parser.add_argument("--data", required=True, metavar="FILE", help="manifest to train on: .csv, .tsv or .jsonl")
+    parser.add_argument("--validation", metavar="FILE", help="manifest whose generated texts decide what is kept")
+    add_column_argument(parser)
+    parser.add_argument(
+        "--preset", metavar="NAME|FOLDER|hf://USER/MODEL", help="start from a trained model: fine-tuning"
+    )
+    parser.add_argument("--config", metavar="FILE", help="TOML file with the configuration")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="one value of the configuration, as training.epochs=3; may be given several times",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show nothing but results and errors")
+
+
+def _make_application(options: argparse.Namespace) -> Any:
+    """Return the application to train, new or from a preset."""
+    from attention_apps.training.config import read_config, to_dict
+
+    cls = application_class(options.task)
+    if options.preset is None:
+        return cls(read_config(cls.config_class, options.config or {}, options.overrides))
+    if options.config is not None:
+        raise ValueError("`--config` is for a new model; change single values of a preset with `--set`.")
+    start = cls.from_preset(options.preset)
+    changed = read_config(cls.config_class, to_dict(start.config), options.overrides)
+    if getattr(changed, "features", None) != getattr(start.config, "features", None):
+        raise ValueError("`features` cannot be changed for a preset.")
+    return start if changed == start.config else start.with_config(changed)

@@ -72,14 +72,11 @@ class PageGuard:
 
     def _check_sender(self, scope: Scope) -> None:
         hosts, origins = _header(scope, b"host"), _header(scope, b"origin")
-        if len(hosts) != 1 or not self._is_known(hosts[0]):
+        name = _plain(hosts[0]) if len(hosts) == 1 else ""
+        if len(hosts) != 1 or not (name == "localhost" or name in self.hosts or _is_loopback_address(name)):
             raise RefusedRequestError(403, "This Host name is not served here. `--allow-host NAME` adds one.")
         if any(urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in origins):
             raise RefusedRequestError(403, "Requests from pages of other sites are not answered.")
-
-    def _is_known(self, host: str) -> bool:
-        name = _plain(host)
-        return name == "localhost" or name in self.hosts or _is_loopback_address(name)
 
     def _check_route(self, scope: Scope) -> None:
         path, method = scope["path"], scope["method"]
@@ -93,7 +90,7 @@ class PageGuard:
             raise RefusedRequestError(404, "The page has no such route.")
 
     async def _checked_json(self, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
-        """Checks the files that a request names, and passes on exactly what was checked."""
+        """Check the files that a request names, and pass on exactly what was checked."""
         try:
             content = json.loads(await _read_body(receive))
             for path in _paths(content):
@@ -109,15 +106,12 @@ class PageGuard:
         if path is None:
             return
         try:
-            is_upload = isinstance(path, str) and Path(path).is_absolute() and self._contains(path)
+            is_path = isinstance(path, str) and Path(path).is_absolute()
+            is_upload = is_path and self.uploads in Path(path).resolve().parents
         except (OSError, ValueError):  # too long, or with a null byte
             is_upload = False
         if not is_upload:
             raise RefusedRequestError(403, "Only files that were uploaded to this page are read.")
-
-    def _contains(self, path: str) -> bool:
-        resolved = Path(path).resolve()
-        return resolved != self.uploads and resolved.is_relative_to(self.uploads)
 
 
 class RefusedRequestError(Exception):

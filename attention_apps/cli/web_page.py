@@ -13,9 +13,20 @@ from typing import Any, NamedTuple
 
 from attention_apps.applications.preset import find_preset, preset_names, read_task
 from attention_apps.applications.tasks import TASKS, application_class, load
+from attention_apps.cli.demo_content import (
+    DESCRIPTIONS,
+    PHOTOS,
+    STYLE,
+    TEXTS,
+    about,
+    caption_answer,
+    message,
+    sample_photos,
+    sample_recordings,
+    text_answer,
+    transcript_answer,
+)
 from attention_apps.cli.presets import describe
-from attention_apps.cli.samples import DESCRIPTIONS, PHOTOS, TEXTS, sample_photos, sample_recordings
-from attention_apps.cli.web_answers import STYLE, about, caption_answer, message, text_answer, transcript_answer
 from attention_apps.cli.web_guard import PageGuard
 
 NUM_BEST = 4
@@ -44,7 +55,7 @@ _SHUTDOWN_SECONDS = 2
 
 
 def import_gradio() -> Any:
-    """The module that makes pages, which is in an extra of its own; it is told to ask nothing of the network."""
+    """Import gradio, which is an extra, with its network access switched off."""
     os.environ.update(_SETTINGS)
     try:
         import gradio
@@ -61,7 +72,7 @@ def run_page(
     allowed_hosts: Collection[str] = (),
     names: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Serves the page until it is interrupted or terminated, then deletes all uploads.
+    """Serve the page until it is interrupted or terminated, then delete all uploads.
 
     Args:
         applications: by task; `None` where there is no model.
@@ -78,7 +89,7 @@ def run_page(
 
 @contextlib.contextmanager
 def _exit_on_signals() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP end the process with an exception, so that it cleans up.
+    """Make SIGTERM and SIGHUP end the process with an exception, so that it cleans up.
 
     Uvicorn catches SIGTERM, shuts down, and then raises it again for the handler set here.
     """
@@ -103,7 +114,7 @@ def _exit_on_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _private_folder() -> Iterator[Path]:
-    """A folder for uploads and all other temporary files of this process; deleted at the end."""
+    """Yield a folder for uploads and all other temporary files of this process. It is deleted at the end."""
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="attention_apps_", ignore_cleanup_errors=True) as folder:
         uploads, work = Path(folder, "uploads"), Path(folder, "work")
@@ -122,7 +133,7 @@ def make_page(
     allowed_hosts: Collection[str] = (),
     names: Mapping[str, str | None] | None = None,
 ) -> PageGuard:
-    """Makes the page as an ASGI application.
+    """Make the page as an ASGI application.
 
     Args:
         applications: see `run_page`.
@@ -180,7 +191,7 @@ class TabModels:
         self.names = [name, *others]
 
     def answer(self, source: Any, name: str, beam_size: float, num_best: float, **options: Any) -> Any:
-        """The result of a source. What the browser sends is checked: it may have been sent by anything."""
+        """Return the result of a source. The settings are checked, because anything may send requests."""
         if name not in self.names:
             raise ValueError("There is no such preset.")
         if not 1 <= beam_size <= MAX_BEAM_SIZE or not 1 <= num_best <= MAX_BEAM_SIZE:
@@ -194,7 +205,7 @@ class TabModels:
         return verb(source, beam_size=int(max(beam_size, num_best)), num_best=int(num_best), **options)
 
     def about(self, name: str) -> str:
-        """What a preset is for, and what not, as its card says."""
+        """Return what a preset is for and what not, from its card."""
         try:
             card = describe(find_preset(name)) if name in self.names else {}
         except (ValueError, OSError):  # a page may be made for an application without a preset
@@ -203,7 +214,7 @@ class TabModels:
 
 
 def _settings(models: TabModels) -> list[Any]:
-    """The components for the preset, the beam size and the number of alternatives, and what the preset is for."""
+    """Add and return the components for the preset, the beam size and the number of alternatives."""
     import gradio
 
     labelled = [(Path(name).name, name) for name in models.names]
@@ -304,7 +315,7 @@ def _without_model(task: str) -> str:
 def _answer_files(
     component: Any, settings: list[Any], answer: Any, method: Callable, show: Callable, wait: str, uploads: Path
 ) -> None:
-    """Answers each file that is uploaded, anew when a setting changes.
+    """Answer each file that is uploaded, and again when a setting changes.
 
     Gradio does not read it first, so that errors are our own messages.
     """
@@ -332,7 +343,7 @@ def _respond(method: Callable, show: Callable, source: Any, *chosen: Any) -> str
 
 
 def _sample_files(uploads: Path) -> list[str]:
-    """Writes the sample photos to the folder for uploads."""
+    """Write the sample photos to the folder for uploads."""
     from PIL import Image
 
     paths = [uploads / f"{name}.jpg" for name in PHOTOS]
@@ -342,5 +353,5 @@ def _sample_files(uploads: Path) -> list[str]:
 
 
 def _sample_recordings(uploads: Path) -> list[str]:
-    """Copies the sample recordings to the folder for uploads."""
+    """Copy the sample recordings to the folder for uploads."""
     return [str(shutil.copy(path, uploads / path.name)) for path in sample_recordings()]

@@ -69,7 +69,10 @@ def draw_photo_attention(shown: PhotoAttention, path: str | os.PathLike | None =
     panel_height = _PANEL_INCHES * min(max(height / width, 0.2), 3.0) + 0.35  # the word is above the photo
     figure = Figure(figsize=(columns * _PANEL_INCHES, rows * panel_height), dpi=150, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    panels = [shown.pixels, *(_lit(shown.pixels, weights) for weights in shown.weights)]
+    panels = [shown.pixels]
+    for weights in shown.weights:
+        light = _DIMMEST + (1 - _DIMMEST) * _smooth(weights, width, height)
+        panels.append((shown.pixels * light[..., np.newaxis]).astype(np.uint8))
     for axis in axes:
         axis.axis("off")
     for axis, panel, word in zip(axes, panels, ["", *shown.words]):
@@ -121,12 +124,6 @@ def photo_attention_html(shown: PhotoAttention, alternatives: Sequence[tuple[str
 <div class="beside"><p class="words">{words}</p>
 <p class="hint">Point at a word, or go through the words with the tab key, to see where the model looked for it.</p>
 {ranked}</div></div>"""
-
-
-def _lit(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    height, width = pixels.shape[:2]
-    light = _DIMMEST + (1 - _DIMMEST) * _smooth(weights, width, height)
-    return (pixels * light[..., np.newaxis]).astype(np.uint8)
 
 
 def _mask(weights: np.ndarray) -> str:

@@ -60,7 +60,7 @@ class Batcher:
         self._thread.start()
 
     def submit(self, inputs: Arrays, cost: int = 0) -> Future:
-        """Returns the future of the outputs. Canceling it frees the inputs at once."""
+        """Return the future of the outputs. Canceling it frees the inputs at once."""
         require_process(self._process, "This server")
         if self._is_closed:
             raise RuntimeError("The server is shutting down")
@@ -71,7 +71,7 @@ class Batcher:
         return request.future
 
     def close(self) -> None:
-        """Answers all waiting requests, then stops the thread."""
+        """Answer all waiting requests, then stop the thread."""
         self._is_closed = True
         self._queue.put(None)
         self._thread.join()
@@ -81,14 +81,14 @@ class Batcher:
             pass
 
     def _answer_next(self):
-        """Answers one batch; false when the batcher was closed. Keeps no reference to the batch while it waits."""
+        """Answer one batch; return false if the batcher was closed. Keeps no reference to the batch while it waits."""
         first = self._take()
         if first is not None:
             self._answer(self._collect(first))
         return first is not None
 
     def _take(self, timeout=None):
-        """Returns the next request that was not canceled, or `None` when the batcher was closed."""
+        """Return the next request that was not canceled, or `None` when the batcher was closed."""
         if self._held:
             return self._held.pop()
         while True:
@@ -97,47 +97,44 @@ class Batcher:
                 return request
 
     def _collect(self, first):
-        """Returns the first request and those that fit into its batch. The next one is held for the next batch."""
+        """Return the first request and those that fit into its batch. The next one is held for the next batch."""
         batch, rows, cost, deadline = [first], first.rows, first.cost, time.monotonic() + self.delay
         while rows < self.max_batch:
             try:
                 request = self._take(max(deadline - time.monotonic(), 0))
             except queue.Empty:
                 break
-            if request is None or request.shapes != first.shapes or not self._fits(request, rows, cost):
+            if (
+                request is None
+                or request.shapes != first.shapes
+                or rows + request.rows > self.max_batch
+                or (self.max_cost is not None and cost + request.cost > self.max_cost)
+            ):
                 self._held.append(request)
                 break
             batch.append(request)
             rows, cost = rows + request.rows, cost + request.cost
         return batch
 
-    def _fits(self, request, rows, cost):
-        is_cheap = self.max_cost is None or cost + request.cost <= self.max_cost
-        return is_cheap and rows + request.rows <= self.max_batch
-
     def _answer(self, batch):
         try:
             names = batch[0].inputs
             outputs = self.run({name: np.concatenate([one.inputs[name] for one in batch]) for name in names})
         except Exception as error:
-            self._answer_alone(batch, error)
+            if len(batch) == 1:
+                batch[0].future.set_exception(error)
+            else:
+                for request in batch:  # one by one, so that only the bad one fails
+                    self._answer([request])
             return
         start = 0
         for request in batch:
             request.future.set_result({name: array[start : start + request.rows] for name, array in outputs.items()})
             start += request.rows
 
-    def _answer_alone(self, batch, error):
-        """Runs the requests one by one, so that only the bad one fails."""
-        if len(batch) == 1:
-            batch[0].future.set_exception(error)
-            return
-        for request in batch:
-            self._answer([request])
-
 
 def require_process(process: int, what: str) -> None:
-    """Raises an error in a forked child, where TensorFlow and its threads hang."""
+    """Raise an error in a forked child, where TensorFlow and its threads hang."""
     if os.getpid() != process:
         raise RuntimeError(
             f"{what} was created before this process was forked and cannot be used in it. Load the model in the child "

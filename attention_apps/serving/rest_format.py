@@ -49,7 +49,7 @@ class PredictRequest:
     values: Any
 
     def to_inputs(self, infos: Mapping[str, TensorInfo]) -> dict[str, np.ndarray]:
-        """Converts the values to one array per input, all with the same batch size."""
+        """Convert the values to one array per input, all with the same batch size."""
         columns = _columns_of_rows(self.values, infos) if self.in_rows else _columns(self.values, infos)
         inputs = {name: _to_array(name, columns[name], info) for name, info in infos.items()}
         sizes = {name: len(array) for name, array in inputs.items()}
@@ -58,8 +58,11 @@ class PredictRequest:
         return inputs
 
     def to_response(self, outputs: Mapping[str, np.ndarray]) -> bytes:
-        """Returns the body of the response, in rows or columns as the request was."""
-        columns = {name: _to_json(name, array) for name, array in outputs.items()}
+        """Return the body of the response, in rows or columns as the request was."""
+        columns = {
+            name: _from_bytes(array.tolist(), name.endswith("_bytes")) if array.dtype == object else array.tolist()
+            for name, array in outputs.items()
+        }
         if not self.in_rows:
             return _dump({"outputs": columns if len(columns) > 1 else next(iter(columns.values()))})
         rows = [dict(zip(columns, values)) for values in zip(*columns.values())]
@@ -67,7 +70,7 @@ class PredictRequest:
 
 
 def read_request(body: bytes | bytearray) -> PredictRequest:
-    """Parses the body of a predict request."""
+    """Parse the body of a predict request."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -85,12 +88,12 @@ def read_request(body: bytes | bytearray) -> PredictRequest:
 
 
 def error_body(message: str) -> bytes:
-    """Returns the JSON of an error."""
+    """Return the JSON of an error."""
     return _dump({"error": message})
 
 
 def _columns_of_rows(rows, infos):
-    """Accepts objects that hold every input or, if there is only one input, its values."""
+    """Accept objects that hold every input or, if there is only one input, its values."""
     if not isinstance(rows, list):
         raise RequestError(400, f"`{_ROWS}` must be a list")
     names = list(infos)
@@ -104,7 +107,7 @@ def _columns_of_rows(rows, infos):
 
 
 def _columns(columns, infos):
-    """Accepts an object with a list for each input or, if there is only one input, its list."""
+    """Accept an object with a list for each input or, if there is only one input, its list."""
     if _is_object(columns):
         _check_names(columns, list(infos), f"`{_COLUMNS}`")
         return columns
@@ -167,7 +170,7 @@ _JSON_NAMES = {
 
 
 def _types(value):
-    """Returns the types of all values in nested lists."""
+    """Return the types of all values in nested lists."""
     if not isinstance(value, list):
         return {type(value)}
     types = set(map(type, value))
@@ -178,7 +181,7 @@ def _types(value):
 
 
 def _to_bytes(value):
-    """Encodes strings as UTF-8 and decodes `{"b64": ...}`."""
+    """Encode strings as UTF-8 and decode `{"b64": ...}`."""
     if isinstance(value, list):
         return [_to_bytes(item) for item in value]
     if isinstance(value, str):
@@ -189,12 +192,6 @@ def _to_bytes(value):
         return base64.b64decode(value["b64"], validate=True)
     except binascii.Error as error:
         raise ValueError(f"broken base64: {error}") from None
-
-
-def _to_json(name, array):
-    if array.dtype != object:
-        return array.tolist()
-    return _from_bytes(array.tolist(), in_base64=name.endswith("_bytes"))
 
 
 def _from_bytes(value, in_base64):

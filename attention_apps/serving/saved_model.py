@@ -1,4 +1,4 @@
-"""Exports functions as a TensorFlow SavedModel that needs neither this package nor Keras.
+"""Export functions as a TensorFlow SavedModel that needs neither this package nor Keras, and load it again.
 
 An export is a folder of numbered versions, as TensorFlow Serving expects it: `NAME/1`, `NAME/2`. Each version holds the
 graph, the weights, a card for people, and requests with which TensorFlow Serving warms up.
@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from attention_apps import files
 from attention_apps._version import __version__
+from attention_apps.serving.batcher import require_process
+from attention_apps.serving.rest_format import TensorInfo
 
 DEFAULT_SIGNATURE = "serving_default"
 """Name of the signature that is used when a request names none."""
@@ -59,11 +62,15 @@ class Signature:
         return tf.function(self._answer, autograph=False).get_concrete_function(**specs)
 
     def _answer(self, **inputs):
-        return {name: _without_infinities(tensor) for name, tensor in self.function(**inputs).items()}
+        """Replace infinity, the score of a missing hypothesis, by the lowest float: JSON cannot express infinity."""
+        return {
+            name: tf.where(tf.math.is_finite(tensor), tensor, tensor.dtype.min) if tensor.dtype.is_floating else tensor
+            for name, tensor in self.function(**inputs).items()
+        }
 
 
 def text_only(signature: Signature) -> Signature:
-    """Returns a signature with the outputs that most callers want: text, score, confidence, unsure and status.
+    """Return a signature with the outputs that most callers want: text, score, confidence, unsure and status.
 
     It calls the graph of the given signature, so that an export with both stores graph and weights once. TensorFlow
     does not compute outputs that are left out.
@@ -83,7 +90,7 @@ def text_only(signature: Signature) -> Signature:
 def export_saved_model(
     folder: str | os.PathLike, signatures: Mapping[str, Signature], title: str, notes: Mapping[str, str] | None = None
 ) -> Path:
-    """Writes `folder/1`, or the version after the newest.
+    """Write `folder/1`, or the version after the newest.
 
     The version appears at once: a server that watches the folder never sees half of it. Exports that run at the same
     time get different versions.
@@ -127,7 +134,7 @@ def _sync(folder):
 
 
 def _rename_to_next_version(temporary, folder):
-    """Takes the next number. Another export may have taken it since we looked: then its folder is not empty."""
+    """Take the next number. Another export may have taken it since we looked: then its folder is not empty."""
     while True:
         version = folder / str(next_version(folder))
         try:
@@ -139,32 +146,28 @@ def _rename_to_next_version(temporary, folder):
             return version
 
 
-def _without_infinities(tensor):
-    """Replaces infinity, the score of a missing hypothesis, by the lowest float: JSON cannot express infinity."""
-    if not tensor.dtype.is_floating:
-        return tensor
-    return tf.where(tf.math.is_finite(tensor), tensor, tensor.dtype.min)
-
-
 # Versions
 
 
 def versions(folder: Path) -> list[int]:
-    """Returns the version numbers in a folder, in ascending order."""
+    """Return the version numbers in a folder, in ascending order."""
     if not folder.is_dir():
         return []
     return sorted(int(entry.name) for entry in folder.iterdir() if _is_number(entry.name) and entry.is_dir())
 
 
 def next_version(folder: Path) -> int:
-    """Returns the number after the newest; raises an error if the folder holds something other than versions."""
-    if folder.exists() and (not folder.is_dir() or any(not _is_ours(entry) for entry in folder.iterdir())):
+    """Return the number after the newest; raises an error if the folder holds something other than versions."""
+    is_versions = not folder.exists() or (
+        folder.is_dir() and all(_is_number(entry.name) or entry.name.startswith(".") for entry in folder.iterdir())
+    )
+    if not is_versions:
         raise ValueError(f"`folder` must be new, empty, or hold exported versions. Received: folder={str(folder)!r}")
     return max(versions(folder), default=0) + 1
 
 
 def newest_version(folder: Path) -> Path:
-    """Returns the folder of the newest version that holds a model."""
+    """Return the folder of the newest version that holds a model."""
     for number in reversed(versions(folder)):
         if (folder / str(number) / SAVED_MODEL).is_file():
             return folder / str(number)
@@ -175,15 +178,11 @@ def _is_number(name):
     return name.isascii() and name.isdecimal() and len(name) < 19
 
 
-def _is_ours(entry):
-    return _is_number(entry.name) or entry.name.startswith(".")
-
-
 # The graph
 
 
 def _save(signatures, folder):
-    """Saves from a plain module. Tracking Keras layers would store each weight twice."""
+    """Save from a plain module. Tracking Keras layers would store each weight twice."""
     graphs = {name: signature.graph for name, signature in signatures.items()}
     weights = {id(weight): weight for graph in graphs.values() for weight in graph.graph.variables}
     resources = {id(one): one for signature in signatures.values() for one in signature.resources}
@@ -196,23 +195,19 @@ def _save(signatures, folder):
 
 
 def _shrink(path):
-    """Removes the parts of the graphs that only slow down loading and the first call."""
+    """Remove the parts of the graphs that only slow down loading and the first call."""
     content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for graph in (meta_graph.graph_def for meta_graph in content.meta_graphs):
-        _remove_custom_gradients(graph)
+        # Custom gradients are not saved. TensorFlow logs a long warning when it loads a graph that names them.
+        for node in (*graph.node, *(node for function in graph.library.function for node in function.node_def)):
+            node.attr.pop("_gradient_op_type", None)
         for function in graph.library.function:
             _share_constants(function)
     files.write_file(path, content.SerializeToString(deterministic=True))
 
 
-def _remove_custom_gradients(graph):
-    """Custom gradients are not saved. TensorFlow logs a long warning when it loads a graph that names them."""
-    for node in (*graph.node, *(node for function in graph.library.function for node in function.node_def)):
-        node.attr.pop("_gradient_op_type", None)
-
-
 def _share_constants(function):
-    """Keeps one of several equal constants. Tracing creates one per use: almost half of all nodes."""
+    """Keep one of several equal constants. Tracing creates one per use: almost half of all nodes."""
     first, kept = {}, {}
     for node in function.node_def:
         if node.op == "Const" and not node.input:
@@ -229,7 +224,7 @@ def _share_constants(function):
 
 
 def _with_kept_name(source, kept):
-    """Renames the constant in a node's data input, `constant:output:0`, or control input, `^constant`."""
+    """Rename the constant in a node's data input, `constant:output:0`, or control input, `^constant`."""
     if source.startswith("^"):
         return f"^{kept.get(source[1:], source[1:])}"
     name, *output = source.split(":")
@@ -240,8 +235,14 @@ def _with_kept_name(source, kept):
 
 
 def make_card(name: str, title: str, signatures: Mapping[str, Signature], notes: Mapping[str, str]) -> str:
-    """Returns the text of README.md: inputs, outputs, and how to serve the model."""
-    sections = [f"# {name}\n", f"{title} A TensorFlow SavedModel {_requirements(signatures)}\n"]
+    """Return the text of README.md: inputs, outputs, and how to serve the model."""
+    packages = sorted({package for signature in signatures.values() for package in signature.packages})
+    requirements = (
+        f"with ops of other packages. Before loading it, `import {', '.join(packages)}`."
+        if packages
+        else "of core TensorFlow ops: it needs no other package."
+    )
+    sections = [f"# {name}\n", f"{title} A TensorFlow SavedModel {requirements}\n"]
     for signature_name, signature in signatures.items():
         sections.append(f"## Signature `{signature_name}`\n")
         sections.append(_table("input", signature.graph.structured_input_signature[1], signature.input_notes))
@@ -260,13 +261,6 @@ attention-apps serve {name}        # the same REST format, for trying things out
 """)
     sections.append(f"Written by attention_apps {__version__}.\n")
     return "\n".join(section for section in sections if section)
-
-
-def _requirements(signatures):
-    packages = sorted({package for signature in signatures.values() for package in signature.packages})
-    if not packages:
-        return "of core TensorFlow ops: it needs no other package."
-    return f"with ops of other packages. Before loading it, `import {', '.join(packages)}`."
 
 
 def _table(kind, specs, notes):
@@ -289,7 +283,7 @@ _KEY, _VALUE = 1, 2
 
 
 def _write_warm_up(path, model, signatures):
-    """Writes each signature's example, alone and as a batch of two: the first call of a graph is slow."""
+    """Write each signature's example, alone and as a batch of two: the first call of a graph is slow."""
     path.parent.mkdir()
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, signature in signatures.items():
@@ -307,14 +301,60 @@ def _prediction_log(model, name, signature, size):
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Encodes a protocol buffer field that holds bytes or a message."""
+    """Encode a protocol buffer field that holds bytes or a message."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def _varint(value: int) -> bytes:
-    """Encodes seven bits per byte, low bits first; the eighth bit is set on all bytes but the last."""
+    """Encode seven bits per byte, low bits first; the eighth bit is set on all bytes but the last."""
     digits = []
     while value > 127:
         digits.append(value & 127 | 128)
         value >>= 7
     return bytes([*digits, value])
+
+
+# Loading
+
+
+class LoadedModel:
+    """A SavedModel with inputs and outputs known by name.
+
+    The graph of a SavedModel is a program: load only models that you would run. A process forked after the model was
+    loaded cannot use it, because TensorFlow hangs there: `predict` raises a `RuntimeError`.
+
+    Args:
+        folder: a folder that `export` wrote, of which the newest version is loaded, or the folder of one version.
+
+    Attributes:
+        version: number of the version, as a string.
+        inputs, outputs: for each signature, a `TensorInfo` by name.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"No folder of an exported model at {str(folder)!r}")
+        self.folder = folder if (folder / SAVED_MODEL).is_file() else newest_version(folder)
+        self.version = self.folder.name if self.folder.name.isdecimal() else "1"
+        try:
+            # The functions do not keep the variables alive; the model does.
+            self._model = tf.saved_model.load(str(self.folder))
+        except (tf.errors.OpError, OSError, ValueError) as error:
+            raise ValueError(f"{self.folder}: not a SavedModel that can be loaded: {error}") from None
+        self._process = os.getpid()
+        self._functions = dict(self._model.signatures)
+
+        def infos(specs: Mapping[str, Any]) -> dict[str, TensorInfo]:
+            return {name: TensorInfo(spec.dtype.name, tuple(spec.shape)) for name, spec in specs.items()}
+
+        self.inputs = {name: infos(one.structured_input_signature[1]) for name, one in self._functions.items()}
+        self.outputs = {name: infos(one.structured_outputs) for name, one in self._functions.items()}
+
+    def predict(self, inputs: Mapping[str, Any], signature: str = DEFAULT_SIGNATURE) -> dict[str, np.ndarray]:
+        """Return the outputs for a batch of inputs."""
+        require_process(self._process, "This model")
+        function = self._functions[signature]
+        specs = function.structured_input_signature[1]
+        tensors = {name: tf.constant(inputs[name], spec.dtype) for name, spec in specs.items()}
+        return {name: tensor.numpy() for name, tensor in function(**tensors).items()}

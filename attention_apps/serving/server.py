@@ -113,7 +113,7 @@ class PredictionServer:
         await self._application(scope, receive, send)
 
     def close(self) -> None:
-        """Answers all waiting requests, then stops the batchers' threads."""
+        """Answer all waiting requests, then stop the batchers' threads."""
         for batcher in self._batchers.values():
             batcher.close()
 
@@ -188,7 +188,7 @@ class PredictionServer:
 
     @contextlib.asynccontextmanager
     async def _read_body(self, request):
-        """Yields the body. Its bytes count toward `max_total_body` until the end of the block, which frees them."""
+        """Yield the body. Its bytes count toward `max_total_body` until the end of the block, which frees them."""
         body, size = bytearray(), 0
         try:
             length = int(request.headers.get("content-length", 0))
@@ -220,14 +220,16 @@ class PredictionServer:
             self._admitted[name] -= 1
 
     def _submit(self, name: str, model: Any, body: bytearray) -> tuple[PredictRequest, Future]:
-        """Parses a request and passes its inputs to the batcher."""
+        """Parse a request and pass its inputs to the batcher."""
         question = read_request(body)
         body.clear()
         if question.signature not in model.inputs:
             choices = ", ".join(sorted(model.inputs))
             raise RequestError(400, f"{name!r} has no signature {question.signature!r}; it has {choices}")
         inputs = question.to_inputs(model.inputs[question.signature])
-        rows, pixels = len(next(iter(inputs.values()))), self._cost(inputs)
+        rows = len(next(iter(inputs.values())))
+        costs = ((cost, inputs[name]) for name, cost in self.costs.items() if name in inputs)
+        pixels = sum(cost(item) for cost, items in costs for item in items.flat)
         if rows > self.limits.max_batch:
             raise RequestError(400, f"A request must have at most {self.limits.max_batch} rows. Received: {rows}")
         if pixels > self.limits.max_pixels:
@@ -235,12 +237,9 @@ class PredictionServer:
             raise RequestError(400, f"The images of a request must have at most {limit} together. Received: {pixels:,}")
         return replace(question, values=None), self._batchers[name, question.signature].submit(inputs, pixels)
 
-    def _cost(self, inputs):
-        return sum(cost(item) for name, cost in self.costs.items() if name in inputs for item in inputs[name].flat)
-
 
 async def _wait(request, future):
-    """Returns the outputs; gives up, so that they are not computed in vain, if the client closes the connection."""
+    """Return the outputs. If the client closes the connection, cancel their computation."""
     answer, closing = asyncio.wrap_future(future), asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait((answer, closing), return_when=asyncio.FIRST_COMPLETED)
@@ -279,7 +278,7 @@ def run_server(
     announce: Callable[[str], None] = print,
     costs: Mapping[str, Cost] | None = None,
 ) -> None:
-    """Serves until interrupted. Requests that arrived before are still answered.
+    """Serve until interrupted. Requests that arrived before are still answered.
 
     Args:
         models, limits, costs: see `PredictionServer`.
@@ -291,7 +290,7 @@ def run_server(
 
 
 def uvicorn_settings(limits: ServingLimits) -> dict[str, Any]:
-    """Returns the settings of `uvicorn.Config` that enforce the limits on connections."""
+    """Return the settings of `uvicorn.Config` that enforce the limits on connections."""
     limits = replace(limits, max_connections=_allow_connections(limits.max_connections))
     return {
         "http": partial(LimitedConnection, limits),
@@ -303,7 +302,7 @@ def uvicorn_settings(limits: ServingLimits) -> dict[str, Any]:
 
 
 def _allow_connections(number):
-    """Raises the limit on open files if necessary; returns how many connections it allows.
+    """Raise the limit on open files if necessary, and return how many connections it allows.
 
     A burst of new connections is accepted before old ones are closed, so that each needs two files at worst.
     """
@@ -321,7 +320,7 @@ def _allow_connections(number):
 
 
 def run_asgi(application: Any, host: str, port: int, announce: Callable[[str], None], **settings: Any) -> None:
-    """Serves an ASGI application until interrupted; for the arguments see `run_server`.
+    """Serve an ASGI application until interrupted; for the arguments see `run_server`.
 
     Args:
         settings: further settings of `uvicorn.Config`.

@@ -11,8 +11,7 @@ from .config import (
 from .distribution import find_strategy, is_chief
 from .fine_tuning import copy_grown_weights, fine_tuning_defaults, scale_to_data
 from .losses import CTCLoss
-from .objectives import SelfCritical, TeacherForcing
-from .rewards import make_reward
+from .objectives import SelfCritical, TeacherForcing, make_reward
 from .stages import RewardedSampling, train
 from .trainer import History, Trainer, TrainingInterrupted
 from .validation import lower_is_better

@@ -1,9 +1,9 @@
-"""Fine-tuning of a trained model: settings that fit the data, freezing parts of it, growing its vocabulary."""
+"""Fine-tuning of a trained model: settings that fit the data, and its weights by path: freeze, grow, load."""
 
 import fnmatch
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -114,8 +114,49 @@ def weight_paths(model: keras.Model) -> list[tuple[str, keras.Variable]]:
     for path, layer in layer_paths(model):
         below = {id(weight) for child in _children(layer) for weight in child.weights}
         own = [weight for weight in layer.weights if id(weight) not in below]
-        paths += [(f"{path}/{_weight_name(weight, place)}", weight) for place, weight in enumerate(own)]
+        for place, weight in enumerate(own):
+            # Keras may have generated the name from a global counter.
+            is_generated = re.fullmatch(r"variable(_\d+)?", weight.name)
+            paths.append((f"{path}/{f'variable_{place}' if is_generated else weight.name}", weight))
     return paths
+
+
+def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
+    """Return the weights by path, as presets store them. A shared weight has its first path."""
+    named: dict[int, tuple[str, keras.Variable]] = {}
+    for path, weight in weight_paths(model):
+        named.setdefault(id(weight), (path, weight))
+    return dict(named.values())
+
+
+def assign_weights(model: keras.Model, arrays: Mapping[str, np.ndarray]) -> None:
+    """Assign arrays to the weights by path. Paths and shapes must match exactly."""
+    weights = named_weights(model)
+    for problem, names in (("lacks", weights.keys() - arrays.keys()), ("has unknown", arrays.keys() - weights.keys())):
+        if names:
+            raise ValueError(f"the weights file {problem} {sorted(names)[0][:200]!r} and {len(names) - 1} more")
+    for path, weight in weights.items():
+        if tuple(arrays[path].shape) != tuple(weight.shape):
+            found, wanted = tuple(arrays[path].shape), tuple(weight.shape)
+            raise ValueError(f"{path!r} must be of shape {wanted}. Received: shape={found}")
+    for path, weight in weights.items():
+        weight.assign(arrays[path].astype("float32"))
+
+
+def match_hard_attention(
+    wanted: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Rename arrays to the paths of another model, which may add or drop the hard attention layer.
+
+    The baseline of hard attention is a training statistic. If it is missing, the new model keeps its own.
+    """
+    hard, soft, baseline = "/hard_attention/attention/", "/attention/", "/hard_attention/baseline"
+    plain = {path.replace(hard, soft): array for path, array in arrays.items()}
+    names = {path: path.replace(hard, soft) for path in wanted}
+    renamed = {path: plain.pop(name) for path, name in names.items() if name in plain}
+    missing = {path: weight for path, weight in wanted.items() if path.endswith(baseline) and path not in renamed}
+    baselines = {path: weight.numpy() for path, weight in missing.items()}
+    return renamed | baselines | {path: array for path, array in plain.items() if not path.endswith(baseline)}
 
 
 def copy_grown_weights(old_model: keras.Model, new_model: keras.Model) -> None:
@@ -140,11 +181,6 @@ def _grown(path: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     unknown = np.take(array, [UNKNOWN], axis=axes[0])
     new_words = np.repeat(unknown, shape[axes[0]] - array.shape[axes[0]], axis=axes[0])
     return np.concatenate([array, new_words], axis=axes[0])
-
-
-def _weight_name(weight: keras.Variable, place: int) -> str:
-    """The name of a weight, or its index in the layer if Keras has generated the name from a global counter."""
-    return f"variable_{place}" if re.fullmatch(r"variable(_\d+)?", weight.name) else weight.name
 
 
 def _walk(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, keras.layers.Layer]]:

@@ -272,17 +272,13 @@ def _summary_metadata(plugin: str, data_class: str) -> tf.compat.v1.SummaryMetad
     return metadata
 
 
-def _complete_lines(path: Path) -> list[str]:
-    """The lines of a file that end with a line break. The last one may be torn if a process died while writing."""
-    if not path.exists():
-        return []
-    return path.read_bytes().decode("utf-8", errors="replace").replace("\r\n", "\n").split("\n")[:-1]
-
-
 def _keep_until(path: Path, step: int, parse_step: Callable[[int, str], int]) -> None:
     """Keep the lines of a log up to a step. Damaged lines are dropped with a warning."""
+    content = path.read_bytes().decode("utf-8", errors="replace") if path.exists() else ""
+    # The last line has no line break if a process died while writing it.
+    lines = content.replace("\r\n", "\n").split("\n")[:-1]
     kept = []
-    for number, line in enumerate(_complete_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             if parse_step(number, line) <= step:
                 kept.append(line)

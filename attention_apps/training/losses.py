@@ -168,7 +168,8 @@ def _log_probabilities(logits, targets, with_mean):
             if not with_mean:
                 of_mean = tf.zeros_like(of_mean)
             dense = (of_mean / size)[:, tf.newaxis] - tf.exp(log_probabilities) * (of_right + of_mean)[:, tf.newaxis]
-            return _add_at(dense, ids, of_right)
+            places = tf.stack([tf.range(tf.shape(ids)[0]), ids], axis=1)
+            return tf.tensor_scatter_nd_add(dense, places, of_right)
 
         return (right, mean), gradient
 
@@ -186,12 +187,6 @@ def _with_copying(generated, outputs, targets):
     copied = tf.math.log(tf.maximum(copied, _TINY)) + tf.math.log_sigmoid(-tf.cast(outputs["switch"], tf.float32))
     generated = tf.where(targets < outputs["logits"].shape[-1], generated, tf.math.log(_TINY))
     return tf.reduce_logsumexp(tf.stack([generated, copied]), axis=0)
-
-
-def _add_at(dense, ids, values):
-    """Add one value to each row of `dense`, in the column given by `ids`."""
-    indices = tf.stack([tf.range(tf.shape(ids)[0]), ids], axis=1)
-    return tf.tensor_scatter_nd_add(dense, indices, values)
 
 
 def _over_real_targets(attention, targets):

@@ -1,4 +1,4 @@
-"""What training minimizes: cross-entropy with teacher forcing, then optionally the negative expected reward."""
+"""What training minimizes: cross-entropy with teacher forcing, or the negative expected reward of a metric."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -8,11 +8,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from attention_apps.checks import require
 from attention_apps.constants import PADDING, START, VERY_NEGATIVE
 from attention_apps.decoding.beam_search import beam_search
 from attention_apps.decoding.options import DecodingOptions
 from attention_apps.decoding.sampling import sample
 from attention_apps.layers.coverage_attention import coverage_loss
+from attention_apps.metrics import CiderScorer, bleu, cer, rouge, token_f1, wer
 from attention_apps.training.config import ScheduledSamplingConfig, SelfCriticalConfig, TrainingConfig
 from attention_apps.training.distribution import run_on_shards
 from attention_apps.training.losses import (
@@ -24,6 +26,16 @@ from attention_apps.training.losses import (
 
 ExtraLoss = Callable[..., tuple[Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]]
 Reward = Callable[[list[list[int]], list[int]], Sequence[float]]
+# Takes texts and the references of each text.
+TextReward = Callable[[Sequence[str], Sequence[Sequence[str]]], np.ndarray]
+
+# The metrics that `make_reward` knows.
+REWARDS = (
+    *(f"bleu_{order}" for order in (1, 2, 3, 4)),
+    *("cer", "cider", "rouge", "rouge_1", "rouge_2", "rouge_l", "token_f1", "wer"),
+)
+# Appended to the texts for CIDEr and BLEU. Without it the model learns to stop too early.
+_LAST_WORD = "endoftext"
 
 # The number of seeds reserved for each epoch, one per batch.
 _EPOCH_SEEDS = 1_000_003
@@ -95,7 +107,10 @@ class TeacherForcing:
         if config.doubly_stochastic:
             losses["doubly_stochastic"] = config.doubly_stochastic * doubly_stochastic_loss(attention, targets, mask)
         if config.coverage:
-            losses["coverage"] = config.coverage * _coverage(attention, targets)
+            shape = tf.shape(attention)
+            rows = tf.reshape(attention, (-1, shape[-2], shape[-1]))
+            is_real = tf.reshape(targets != PADDING, (-1, shape[-2]))
+            losses["coverage"] = config.coverage * tf.reduce_sum(coverage_loss(rows, is_real))
         if config.guided:
             losses["guided"] = config.guided * guided_attention_loss(attention, targets, mask)
         return losses
@@ -107,16 +122,14 @@ class TeacherForcing:
         def mixed():
             logits = self.model({"source": source, "tokens": inputs}, training=False)
             predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)[..., :-1]
-            draws = tf.random.stateless_uniform(tf.shape(predicted), self._seed(position))
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            seed = tf.random.experimental.stateless_fold_in([self.config.seed, replica], position[0])
+            seed = tf.random.experimental.stateless_fold_in(seed, position[1])
+            draws = tf.random.stateless_uniform(tf.shape(predicted), seed)
             replace = (draws < probability) & (inputs[..., 1:] != PADDING)
             return tf.concat([inputs[..., :1], tf.where(replace, predicted, inputs[..., 1:])], axis=-1)
 
         return tf.stop_gradient(tf.cond(probability > 0, mixed, lambda: inputs))
-
-    def _seed(self, position):
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        seed = tf.random.experimental.stateless_fold_in([self.config.seed, replica], position[0])
-        return tf.random.experimental.stateless_fold_in(seed, position[1])
 
 
 def sampling_probability(config: ScheduledSamplingConfig, step: tf.Tensor) -> tf.Tensor:
@@ -124,14 +137,6 @@ def sampling_probability(config: ScheduledSamplingConfig, step: tf.Tensor) -> tf
     since = tf.cast(step, tf.float32) - config.start_step
     reached = tf.clip_by_value((since + 1.0) / max(config.ramp_steps, 1), 0.0, 1.0)
     return config.probability * reached
-
-
-def _coverage(attention, targets):
-    shape = tf.shape(attention)
-    losses = coverage_loss(
-        tf.reshape(attention, (-1, shape[-2], shape[-1])), tf.reshape(targets != PADDING, (-1, shape[-2]))
-    )
-    return tf.reduce_sum(losses)
 
 
 class SelfCritical:
@@ -205,18 +210,14 @@ class SelfCritical:
         """Return the loss, a sum over the batch, no counts, and the number of sampled tokens."""
         inputs, targets = batch["tokens"][..., :-1], batch["tokens"][..., 1:]
         outputs = self.model({"source": batch["source"], "tokens": inputs}, return_dict=True, training=True)
-        outputs["logits"] = self._sampled_logits(outputs)
-        of_samples = tf.reduce_sum(token_losses(outputs, targets), axis=-1)  # (B, N)
-        return {"self_critical": tf.reduce_sum(of_samples * batch["advantages"])}, {}, target_token_count(targets)
-
-    def _sampled_logits(self, outputs):
-        """The logits of the sampling distribution."""
         logits = tf.cast(outputs["logits"], tf.float32)
         if outputs.get("switch") is None:  # a mixture with copying has no logits to scale
             logits /= self.options.temperature
         banned = np.zeros(logits.shape[-1], np.float32)
         banned[list(self.options.banned_tokens)] = VERY_NEGATIVE
-        return logits + banned
+        outputs["logits"] = logits + banned  # of the sampling distribution
+        of_samples = tf.reduce_sum(token_losses(outputs, targets), axis=-1)  # (B, N)
+        return {"self_critical": tf.reduce_sum(of_samples * batch["advantages"])}, {}, target_token_count(targets)
 
     def _sample(self, sources):
         """Token ids `(batch, samples, length)` of each part. With the greedy baseline, the greedy text is the last."""
@@ -243,19 +244,17 @@ class SelfCritical:
             hypotheses = [_words(row, self.options.end_token) for row in ids.reshape(-1, ids.shape[-1])]
             repeated = np.repeat(examples, ids.shape[1]).tolist()
             rewards = np.asarray(self.reward(hypotheses, repeated), np.float32).reshape(ids.shape[:2])
-        advantages = rewards - self._baseline(rewards)
+        if self.config.baseline == "greedy":
+            baseline = rewards[:, -1:]
+        else:
+            baseline = (rewards.sum(axis=1, keepdims=True) - rewards) / (self.config.samples - 1)
+        advantages = rewards - baseline
         ids, advantages = ids[:, : self.config.samples], advantages[:, : self.config.samples]
         if not len(examples):
             ids = np.zeros_like(ids)
         used = max(int((ids != PADDING).sum(axis=-1).max()), 1)
         tokens = np.pad(ids[..., :used], ((0, 0), (0, 0), (1, 0)), constant_values=START)
         return {"source": source, "tokens": tf.constant(tokens), "advantages": tf.constant(advantages)}
-
-    def _baseline(self, rewards):
-        if self.config.baseline == "greedy":
-            return rewards[:, -1:]
-        count = self.config.samples
-        return (rewards.sum(axis=1, keepdims=True) - rewards) / (count - 1)
 
 
 def _sampling_options(config, options):
@@ -273,3 +272,57 @@ def _words(ids, end_token):
     ids = ids.tolist()
     stops = [ids.index(stop) for stop in (end_token, PADDING) if stop in ids]
     return ids[: min(stops, default=len(ids))]
+
+
+def make_reward(metric: str, references: Sequence[Sequence[str]]) -> TextReward:
+    """Return the reward function of a metric: a number for each text, higher is better.
+
+    Error rates are negated and measured against the closest reference. "rouge" is the mean of ROUGE-1, 2 and L. If all
+    references are blank, as for noise, an empty text gets 0 and any other text -1.
+
+    Args:
+        references: the references of all training data, from which CIDEr computes how rare a phrase is.
+    """
+    require(metric in REWARDS, "metric", f"one of {', '.join(REWARDS)}", metric)
+
+    def has_text(texts: Sequence[str]) -> bool:
+        return any(text.strip() for text in texts)
+
+    score = _make_score(metric, [wanted for wanted in references if has_text(wanted)])
+
+    def reward(texts: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+        scores = -np.array([bool(text.strip()) for text in texts], float)
+        scored = [index for index, wanted in enumerate(references) if has_text(wanted)]
+        if scored:
+            scores[scored] = score([texts[index] for index in scored], [references[index] for index in scored])
+        return scores
+
+    return reward
+
+
+def _make_score(metric, references):
+    """Return the reward function for texts whose references are not blank."""
+
+    def ended(texts):
+        return [f"{text} {_LAST_WORD}" for text in texts]
+
+    if metric == "cider":
+        scorer = CiderScorer([ended(texts) for texts in references])
+        return lambda texts, wanted: scorer.score(ended(texts), [ended(one) for one in wanted]).items
+    if metric == "token_f1":
+        return lambda texts, wanted: token_f1(texts, wanted).items
+    kind = metric.split("_")[-1]
+    if metric.startswith("bleu"):
+        return lambda texts, wanted: bleu(ended(texts), [ended(one) for one in wanted], int(kind)).items
+    if metric.startswith("rouge"):
+        kinds = ("1", "2", "l") if metric == "rouge" else (kind,)
+        return lambda texts, wanted: np.mean([rouge(texts, wanted, kind).items for kind in kinds], axis=0)
+    error_rate = {"wer": wer, "cer": cer}[metric]
+
+    def negated_least_errors(texts, wanted):
+        pairs = [(text, reference) for text, one in zip(texts, wanted, strict=True) for reference in one]
+        rates = error_rate(*zip(*pairs, strict=True)).items
+        firsts = np.cumsum([0, *map(len, wanted)])[:-1]
+        return -np.minimum.reduceat(rates, firsts)
+
+    return negated_least_errors

@@ -112,7 +112,8 @@ class TrainStep:
     def _apply(self, gradients, sums):
         tokens = tf.maximum(sums.pop("tokens"), 1.0)
         counts = {name: sums.pop(name) for name in self.counts}
-        self._check_any(gradients)
+        if all(gradient is None for gradient in gradients):
+            raise ValueError(f"No trainable weight receives a gradient: {', '.join(self._paths)}")
         metrics = self.optimizer.apply(gradients, tokens if self._adds_up else tf.constant(1.0))
         if self.average is not None:
             self.average.update(self.optimizer.steps, metrics["finite"])
@@ -122,10 +123,6 @@ class TrainStep:
         metrics |= counts
         self.names = list(metrics)
         return tf.stack([tf.cast(metric, tf.float32) for metric in metrics.values()])
-
-    def _check_any(self, gradients):
-        if all(gradient is None for gradient in gradients):
-            raise ValueError(f"No trainable weight receives a gradient: {', '.join(self._paths)}")
 
 
 class StepMetrics:

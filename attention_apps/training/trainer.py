@@ -134,7 +134,8 @@ class Trainer:
             BlockingIOError: another process trains in the same folder.
             OSError: the disk is full. The same call resumes the run.
         """
-        with self._locked_folder(), self._explained_errors():
+        lock = files.locked_folder(self.folder) if self.is_chief else contextlib.nullcontext()
+        with lock, self._explained_errors():
             self._start_or_resume(restart)
             if not self.state.finished:
                 with self.report.progress, self._stopping_at_signals():
@@ -152,9 +153,6 @@ class Trainer:
             stopped_by=state.finished,
             metric=(self.config.metric or measured[0]) if measured else None,
         )
-
-    def _locked_folder(self):
-        return files.locked_folder(self.folder) if self.is_chief else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _explained_errors(self) -> Iterator[None]:

@@ -146,7 +146,7 @@ class Validation:
         return loaded
 
     def _wait_for_chief(self):
-        """Returns once the chief gets here too, after all its writes."""
+        """Return once the chief gets here too, after all its writes."""
         chief_value(self.strategy, 0.0)
 
     def _arrays(self):

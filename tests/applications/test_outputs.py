@@ -1,7 +1,23 @@
-import numpy as np
-import tensorflow as tf
+import html
+import math
 
-from attention_apps.applications.outputs import best_tokens, clear_rows, ranked, token_probabilities
+import numpy as np
+import pytest
+import tensorflow as tf
+from matplotlib.figure import Figure
+
+from attention_apps.applications import Caption, Compression, Summary, Transcript, Translation
+from attention_apps.applications.outputs import (
+    ConfidenceConfig,
+    best_tokens,
+    calibrated,
+    clear_rows,
+    geometric_mean,
+    ranked,
+    token_probabilities,
+)
+from attention_apps.applications.recognition.transcript import SpokenWord, TranscriptPart
+from attention_apps.training.config import read_config
 
 B, T, V = 2, 3, 5
 
@@ -42,3 +58,106 @@ def test_tokens_end_with_the_text():
     tokens, rows = best_tokens({"tokens": np.array([b"a", b"b", b"", b""], object), "attention": attention})
     assert tokens == ["a", "b"]
     np.testing.assert_array_equal(rows, attention[:2])
+
+
+RAW = tf.constant([0.0, 0.2, 0.5, 0.9, 1.0])
+
+
+def test_without_a_calibration_the_confidence_is_the_raw_one():
+    outputs = calibrated(RAW, ConfidenceConfig())
+    np.testing.assert_array_equal(outputs["confidence"], RAW)
+    assert not outputs["unsure"].numpy().any()
+
+
+def test_a_calibration_is_a_line_in_logits():
+    confidence = calibrated(RAW, ConfidenceConfig(slope=2.0, offset=-1.0))["confidence"].numpy()
+    logit = 2 * math.log(0.2 / 0.8) - 1
+    assert confidence[1] == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-5)
+    assert confidence[2] == pytest.approx(1 / (1 + math.e), rel=1e-5)
+
+
+@pytest.mark.parametrize("config", [ConfidenceConfig(), ConfidenceConfig(3.0, 2.0), ConfidenceConfig(0.1, -5.0)])
+def test_a_confidence_is_a_number_from_0_to_1_and_keeps_the_order(config):
+    confidence = calibrated(RAW, config)["confidence"].numpy()
+    assert np.isfinite(confidence).all()
+    assert 0 <= confidence.min() < confidence.max() <= 1
+    assert (np.diff(confidence) > 0).all()
+
+
+def test_an_answer_below_the_threshold_is_unsure():
+    outputs = calibrated(RAW, ConfidenceConfig(threshold=0.5))
+    assert outputs["unsure"].numpy().tolist() == [True, True, False, False, False]
+    halved = calibrated(RAW, ConfidenceConfig(slope=1.0, offset=-3.0, threshold=0.5))
+    assert halved["unsure"].numpy().tolist() == [True, True, True, True, False]
+
+
+def test_a_geometric_mean_is_over_the_items_that_count():
+    probabilities = np.float32([[0.5, 0.25, 0.9], [0.7, 0, 0], [0.3, 0.3, 0.3], [0.4, 0.0, 1.0]])
+    counts = np.array([[True, True, False], [True, False, False], [False] * 3, [True] * 3])
+    means = geometric_mean(probabilities, counts).numpy()
+    np.testing.assert_allclose(means[:3], [np.sqrt(0.125), 0.7, 0], rtol=1e-5)
+    assert 0 < means[3] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"slope": -1.0}, "`slope` must be between 0 and 100"),
+        ({"offset": 101.0}, "`offset` must be between -100 and 100"),
+        ({"threshold": 1.5}, "`threshold` must be between 0 and 1. Received: threshold=1.5"),
+    ],
+)
+def test_values_out_of_range_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        read_config(ConfidenceConfig, changes)
+
+
+LONG = "word " * 40
+PIXELS = np.full((30, 40, 3), 90, np.uint8)
+PART = TranscriptPart(
+    0.0, 1.0, -1.0, ["A"], [(LONG, -1.0)], np.ones((1, 9)), [SpokenWord("A", 0.1, 0.3, 0.5)], 0.5, np.ones((9, 4))
+)
+RESULTS = [
+    Caption("a\ndog", -0.5, ["a", "dog"], [("a\ndog", -0.5)], np.full((2, 2, 2), 0.25), 0.875, True, pixels=PIXELS),
+    Transcript([PART]),
+    Summary.verbatim(LONG, LONG.split(), LONG),
+    Compression.verbatim("Stop", ["Stop"], "Stop"),
+    Translation(Summary.verbatim("Halt", ["Halt"], None).lines, ["Stop"], separators=[""]),
+]
+TASKS = pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
+
+
+@TASKS
+def test_a_repr_fits_one_line(result):
+    assert "\n" not in repr(result)
+    assert len(repr(result)) <= 120
+    assert repr(result).startswith(f"{type(result).__name__}('")
+
+
+def test_a_repr_has_text_score_and_confidence_or_the_error():
+    assert repr(RESULTS[0]) == r"Caption('a\ndog', score=-0.5, confidence=0.88, unsure)"
+    assert repr(RESULTS[3]) == "Compression('Stop', score=0, confidence=1.00)"
+    for cls in (Caption, Transcript, Summary, Compression, Translation):
+        assert repr(cls.failed("x", "no\nfile")) == rf"{cls.__name__}(error='no\nfile')"
+
+
+@TASKS
+def test_a_figure_is_returned_and_saved_where_there_is_a_path(result, tmp_path):
+    assert isinstance(result.plot(), Figure)
+    assert list(tmp_path.iterdir()) == []
+    assert isinstance(result.plot(tmp_path / "a.png"), Figure)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@TASKS
+def test_a_page_is_returned_and_written_where_there_is_a_path(result, tmp_path):
+    page = result.to_html()
+    assert page.startswith("<!DOCTYPE html>")
+    assert result.to_html(tmp_path / "a.html") == page == (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+@TASKS
+def test_a_notebook_shows_the_page_and_nothing_for_a_failure(result):
+    shown = result._repr_html_()
+    assert shown in result.to_html() or html.unescape(shown.split('"')[1]) == result.to_html()
+    assert type(result).failed("x", "no file")._repr_html_() is None

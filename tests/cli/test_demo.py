@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from attention_apps.cli import main
-from attention_apps.cli.samples import TEXTS
+from attention_apps.cli.demo_content import TEXTS
 
 
 def run_command(*arguments):

@@ -11,7 +11,7 @@ import pytest
 from attention_apps.applications import Summary
 from attention_apps.cli import main
 from attention_apps.cli.predict import PredictCommand
-from attention_apps.cli.summarize import _ByLength
+from attention_apps.cli.predict_commands import _ByLength
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
 
 TEXT = "Yesterday in the morning, Alice likes Qwert in the old town. It was reported by the police."

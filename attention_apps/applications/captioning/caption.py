@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attention_apps.applications.result import Result
+from attention_apps.applications.outputs import Result
 from attention_apps.plots.photo_attention import (
     PhotoAttention,
     draw_photo_attention,

@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from attention_apps.applications.captioning.caption import Caption
 from attention_apps.applications.captioning.reader import STATUSES
-from attention_apps.applications.confidence import calibrated, geometric_mean
-from attention_apps.applications.outputs import best_tokens, ranked, token_probabilities
+from attention_apps.applications.outputs import best_tokens, calibrated, geometric_mean, ranked, token_probabilities
 from attention_apps.applications.parts import AnsweredParts, Codec, OutputOptions, Reading, Tensors
 from attention_apps.constants import END
 from attention_apps.decoding import DecodingResult

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.outputs import ConfidenceConfig
 from attention_apps.applications.parts import OutputOptions
 from attention_apps.checks import require_between, require_fraction
 from attention_apps.constants import UNKNOWN
@@ -35,29 +35,27 @@ class ImageEncoderConfig:
         require_fraction(self, "dropout", "region_dropout")
 
 
-def _paper_decoder() -> DecoderConfig:
-    return DecoderConfig(
-        embedding_dim=256,
-        units=512,
-        attention=AttentionConfig(kind="additive", units=256),
-        context_gate="scalar",
-        deep_output=True,
-        tied_embeddings=True,
-        dropout=0.5,
-    )
-
-
-def _decoding() -> DecodingOptions:
-    return DecodingOptions(length_penalty=0.7, length_penalty_kind="average", banned_tokens=(UNKNOWN,))
-
-
 @dataclass(frozen=True)
 class CaptionerConfig:
     """The configuration of an `ImageCaptioner`."""
 
     encoder: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
-    decoder: DecoderConfig = field(default_factory=_paper_decoder)
-    decoding: DecodingOptions = field(default_factory=_decoding)
+    decoder: DecoderConfig = field(
+        default_factory=lambda: DecoderConfig(
+            embedding_dim=256,
+            units=512,
+            attention=AttentionConfig(kind="additive", units=256),
+            context_gate="scalar",
+            deep_output=True,
+            tied_embeddings=True,
+            dropout=0.5,
+        )
+    )
+    decoding: DecodingOptions = field(
+        default_factory=lambda: DecodingOptions(
+            length_penalty=0.7, length_penalty_kind="average", banned_tokens=(UNKNOWN,)
+        )
+    )
     output: OutputOptions = field(default_factory=OutputOptions)
     confidence: ConfidenceConfig = field(default_factory=ConfidenceConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

@@ -81,7 +81,7 @@ class CaptionExamples(Examples):
         return {"cider": cider(texts, references), **bleus}
 
     def measure(self, results: Iterable[Caption]) -> tuple[dict[str, MetricResult], list[str], list[str]]:
-        """Metrics, texts and sources; with the pointing game for photos that have boxes."""
+        """Return metrics, texts and sources, with the pointing game for photos that have boxes."""
         counts: list[np.ndarray] = []
 
         def count(captions: Iterable[Caption]) -> Iterator[Caption]:
@@ -151,7 +151,7 @@ class CaptionExamples(Examples):
         return {"source": self._source(index), "tokens": tokens, "index": index}
 
     def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
-        """The photo as training sees it this time, with some of its captions where it has too many."""
+        """Return an example with an augmented photo, and a random choice of its captions if it has too many."""
         index = example["index"]
         tokens = self._tokens[index]
         chosen = np.sort(random.permutation(len(tokens))[: self.config.captions_per_image])
@@ -160,7 +160,7 @@ class CaptionExamples(Examples):
         return augmented | {"regions": self._regions(index, chosen, boxes)} if self.config.box_weight else augmented
 
     def _augmented_source(self, index: int, random: np.random.Generator) -> tuple[dict[str, np.ndarray], list[Box]]:
-        """The photo or one of its cached views, and the boxes where they are known in it."""
+        """Return the photo or one of its cached views, and its boxes if they are known in that view."""
         path, boxes = self.paths[index], self._boxes[index]
         if self.features is None:
             seed = random.integers(0, 2**31, 2)
@@ -178,7 +178,7 @@ class CaptionExamples(Examples):
         return {"features": views[view]}, [box.mirrored() for box in boxes]
 
     def _regions(self, index: int, chosen: np.ndarray, boxes: list[Box]) -> np.ndarray:
-        """For each token of the chosen captions, the regions of the object it names: `(captions, time, regions)`."""
+        """Return the regions of the object that each token of the captions names, `(captions, time, regions)`."""
         side, _ = self.encoder.grid_shape
         regions = np.zeros((len(chosen), self._tokens[index].shape[1], side * side), bool)
         captions = self._words[index] if boxes else []
@@ -194,7 +194,7 @@ class CaptionExamples(Examples):
         return {"image": resize_image(tf.constant(read_image(path)), config.image_size, config.fit).numpy()}
 
     def _encode(self, group: Sequence[Sequence[str]]) -> np.ndarray:
-        """Token ids `(captions, time)`, at least as many rows as a step takes; missing captions are padding."""
+        """Return token ids `(captions, time)`, padded to at least as many rows as a step uses."""
         ids = [[START, *self.codec.vocabulary.encode(words), END] for words in group]
         tokens = np.zeros((max(len(ids), self.config.captions_per_image), max(map(len, ids))), np.int32)
         for row, line in enumerate(ids):
@@ -206,17 +206,16 @@ class CaptionExamples(Examples):
 
         Features that are the mean over the photo and its mirror image need no mirrored view.
         """
-        squares = [square for path in paths for square in self._squares(path)]
+        size, fit = self.config.encoder.image_size, self.config.encoder.fit
+        squares = []
+        for path in paths:
+            photo = tf.constant(read_image(path))
+            square = resize_image(photo, size, fit)
+            squares += [square] if self.encoder.mirrored else [square, tf.reverse(square, [1])]
+            for view in range(self._num_views):
+                squares.append(augment_image(photo, (zlib.crc32(path.encode()), view), size, self._flips[path]))
         features = self._extract(tf.stack(squares)).numpy().astype(np.float16)
         return np.split(features, len(paths))
-
-    def _squares(self, path):
-        size, fit = self.config.encoder.image_size, self.config.encoder.fit
-        photo = tf.constant(read_image(path))
-        square = resize_image(photo, size, fit)
-        yield from (square,) if self.encoder.mirrored else (square, tf.reverse(square, [1]))
-        for view in range(self._num_views):
-            yield augment_image(photo, (zlib.crc32(path.encode()), view), size, self._flips[path])
 
     @property
     def _num_views(self):
@@ -241,7 +240,7 @@ class CaptionExamples(Examples):
 
 
 def _probe(path: str) -> None:
-    """Raises an error where a photo cannot be read."""
+    """Raise an error where a photo cannot be read."""
     read_image(path)
 
 

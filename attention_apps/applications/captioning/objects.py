@@ -71,7 +71,7 @@ class Box:
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> "Box":
-        """Reads `[name, left, top, right, bottom]`."""
+        """Read `[name, left, top, right, bottom]`."""
         try:
             name, *edges = values
             box = cls(str(name), *map(float, edges))
@@ -82,7 +82,7 @@ class Box:
         return box
 
     def mirrored(self) -> "Box":
-        """The box in the mirror image of the photo."""
+        """Return the box in the mirror image of the photo."""
         return replace(self, left=1 - self.right, right=1 - self.left)
 
     def contains(self, x: float, y: float) -> bool:
@@ -90,7 +90,7 @@ class Box:
 
 
 def join_boxes(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    """Adds `boxes` to the rows of a manifest of photos, by the file name of the photo.
+    """Add `boxes` to the rows of a manifest of photos, by the file name of the photo.
 
     Args:
         path: a table with the columns `image, class, left, top, right, bottom`, one box in each row.
@@ -107,14 +107,14 @@ def join_boxes(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike) -> It
 
 
 def read_boxes(value: Any) -> list[Box]:
-    """The `boxes` of a row of a manifest: a list, or the JSON text of one; nothing where there are none."""
+    """Read the `boxes` of a row of a manifest: a list, the JSON text of a list, or nothing."""
     if not value:
         return []
     return [Box.from_list(values) for values in (json.loads(value) if isinstance(value, str) else value)]
 
 
 def boxes_of_words(words: Sequence[str], boxes: Sequence[Box]) -> list[list[Box]]:
-    """For each word of a caption, the boxes of the objects that it names."""
+    """Return the boxes of the objects that each word of a caption names."""
     by_name: dict[str, list[Box]] = {}
     for box in boxes:
         by_name.setdefault(box.name, []).append(box)
@@ -123,7 +123,7 @@ def boxes_of_words(words: Sequence[str], boxes: Sequence[Box]) -> list[list[Box]
 
 
 def regions_of_boxes(boxes: Sequence[Box], side: int) -> np.ndarray:
-    """Which regions of a square grid the boxes cover, `(side * side,)`, row by row.
+    """Return which regions of a square grid the boxes cover, `(side * side,)`, row by row.
 
     A region counts if its center lies in a box, or the center of a box lies in it.
     """
@@ -138,7 +138,7 @@ def regions_of_boxes(boxes: Sequence[Box], side: int) -> np.ndarray:
 
 
 def count_pointing(caption: Caption, boxes: Sequence[Box]) -> np.ndarray:
-    """Counts for the pointing game: words that name an object with a box, and how many of them are hit.
+    """Count words that name an object with a box, and how many of them the attention hits, for the pointing game.
 
     Returns:
         `(4,)`: words, hits of the strongest region, hits of the middle of the photo, expected hits of a random region.
@@ -151,12 +151,14 @@ def count_pointing(caption: Caption, boxes: Sequence[Box]) -> np.ndarray:
             side = len(weights)
             row, column = np.unravel_index(int(np.argmax(weights)), weights.shape)
             hit = _is_inside((column + 0.5) / side, (row + 0.5) / side, named)
-            counts += [1, hit, _is_inside(0.5, 0.5, named), _share_inside(named, side)]
+            centers = (np.arange(side) + 0.5) / side
+            chance = np.mean([_is_inside(x, y, named) for y in centers for x in centers])
+            counts += [1, hit, _is_inside(0.5, 0.5, named), chance]
     return counts
 
 
 def pointing_game(counts: Sequence[np.ndarray]) -> dict[str, MetricResult]:
-    """Whether attention points at what captions name (Zhang et al. 2016, "Top-down Neural Attention").
+    """Measure whether attention points at what captions name (Zhang et al. 2016, "Top-down Neural Attention").
 
     Of the words that name an object with a box, `pointing` is the share whose strongest region has its center inside
     such a box. `pointing_middle` asks the same of the middle of the photo, `pointing_chance` of a random region.
@@ -170,12 +172,18 @@ def pointing_game(counts: Sequence[np.ndarray]) -> dict[str, MetricResult]:
     table = np.asarray(counts)
     if not table[:, 0].any():
         return {}
-    names = ("pointing", "pointing_middle", "pointing_chance")
-    return {name: _share(name, table[:, [place, 0]]) for place, name in enumerate(names, 1)}
+    results = {}
+    for place, name in enumerate(("pointing", "pointing_middle", "pointing_chance"), 1):
+        statistics = table[:, [place, 0]]
+        items = np.full(len(statistics), math.nan)
+        np.divide(statistics[:, 0], statistics[:, 1], out=items, where=statistics[:, 1] > 0)
+        total = statistics.sum(axis=0)
+        results[name] = MetricResult(name, _ratio(total), items, statistics, _ratio, {"words": float(total[1])})
+    return results
 
 
 def _words_for(name):
-    """The forms of all words for a class."""
+    """Return the forms of all words for a class."""
     words = [name.replace(" ", "-"), *_SYNONYMS.get(name, "").split()]
     words += [name] if " " not in name else []
     endings = [(word, word + "s", word + "es", word.removesuffix("y") + "ies") for word in words]
@@ -183,24 +191,12 @@ def _words_for(name):
 
 
 def _spans(box):
-    """From top to bottom and from left to right."""
+    """Return top and bottom, and left and right."""
     return (box.top, box.bottom), (box.left, box.right)
 
 
 def _is_inside(x, y, boxes):
     return any(box.contains(x, y) for box in boxes)
-
-
-def _share_inside(boxes, side):
-    centers = (np.arange(side) + 0.5) / side
-    return np.mean([_is_inside(x, y, boxes) for y in centers for x in centers])
-
-
-def _share(name, statistics):
-    items = np.full(len(statistics), math.nan)
-    np.divide(statistics[:, 0], statistics[:, 1], out=items, where=statistics[:, 1] > 0)
-    total = statistics.sum(axis=0)
-    return MetricResult(name, _ratio(total), items, statistics, _ratio, {"words": float(total[1])})
 
 
 def _ratio(total):

@@ -1,4 +1,4 @@
-"""Compressions: the kept words of each sentence, spelled as the user typed them."""
+"""Convert tags to compressions: the kept words of each sentence, spelled as the user typed them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,16 +8,15 @@ import tensorflow as tf
 
 from attention_apps.applications.compression.compression import Compression
 from attention_apps.applications.compression.config import CompressionDecodingOptions, CompressorConfig
-from attention_apps.applications.compression.keep_limit import keep_limit
-from attention_apps.applications.confidence import calibrated, geometric_mean
-from attention_apps.applications.outputs import best_tokens, ranked, token_probabilities
+from attention_apps.applications.outputs import calibrated, geometric_mean, token_probabilities
 from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
 from attention_apps.applications.summarization.codec import STATUS_NOTE, chosen_parts, mean_encoding, serve_text
 from attention_apps.applications.summarization.config import SummaryOptions
 from attention_apps.applications.summarization.summary import SummaryLine
-from attention_apps.constants import UNKNOWN
+from attention_apps.constants import UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding import DecodingResult
-from attention_apps.models.tag_decoder import KEEP
+from attention_apps.decoding.scorers import Scorer
+from attention_apps.models.tag_decoder import DELETE, KEEP
 from attention_apps.preprocessing.sentence_words import capitalize_first, join_kept, keep_whole_numbers, model_form
 from attention_apps.preprocessing.text import JOINER
 from attention_apps.preprocessing.vocabulary import Vocabulary
@@ -48,7 +47,7 @@ class TagCodec(Codec):
 
     @staticmethod
     def forms(vocabulary: Vocabulary) -> tuple[str, ...]:
-        """Returns the words of a vocabulary in the forms that the model knows."""
+        """Return the words of a vocabulary in the forms that the model knows."""
         return to_model_forms(vocabulary, model_form).tokens
 
     def prepare(self, source: Tensors) -> Tensors:
@@ -57,7 +56,7 @@ class TagCodec(Codec):
         return {"token_ids": tf.where(token_ids == UNKNOWN, unknown_class_ids(forms), token_ids)}
 
     def search_options(self, options: CompressionDecodingOptions) -> CompressionDecodingOptions:
-        """Allows as many tags as there are words, and repeated tags."""
+        """Allow as many tags as there are words, and repeated tags."""
         length = self.config.max_source_length + 1
         return replace(options, max_length=length, min_length=1, no_repeat_ngram_size=0, banned_tokens=())
 
@@ -89,7 +88,8 @@ class TagCodec(Codec):
     def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Compression:
         if not parts:
             return Compression.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
-        lines = [_line(source, outputs) for source, outputs in chosen_parts(parts, options.sentences)]
+        chosen = chosen_parts(parts, options.sentences)
+        lines = [SummaryLine.from_outputs(outputs, source.place, copied=True) for source, outputs in chosen]
         separator = " " if options.sentences is None else "\n"
         threshold = self.config.confidence.threshold
         return Compression(lines, reading.shown.tokens, separator, threshold, source=reading.item)
@@ -98,7 +98,7 @@ class TagCodec(Codec):
         return Compression.failed(item, error)
 
     def serve(self, outputs: Tensors, context: Tensors, options: SummaryOptions) -> Tensors:
-        """Joins the compressed sentences of each text."""
+        """Join the compressed sentences of each text."""
         if options.sentences is not None:
             raise ValueError(f"`sentences` must be None in an export. Received: sentences={options.sentences}")
         rows, tokens, sentences = context["rows"], context["tokens"], context["sentences"]
@@ -117,23 +117,8 @@ class TagCodec(Codec):
         return serve_text(joined, context)
 
 
-def _line(source, outputs):
-    start, end = source.place
-    tokens, attention = best_tokens(outputs)
-    alternatives = ranked(outputs)
-    return SummaryLine(
-        score=alternatives[0][1],
-        tokens=tokens,
-        alternatives=alternatives,
-        attention=attention[:, : end - start],
-        copied=[True] * len(tokens),
-        passage=(start, end),
-        confidence=float(outputs["confidence"]),
-    )
-
-
 def _kept(token_ids, tokens):
-    """Returns the source tokens as they are written, and whether each is kept, `(batch, num_best, source)`."""
+    """Return the source tokens as they are written, and whether each is kept, `(batch, num_best, source)`."""
     missing = tf.maximum(tf.shape(tokens)[1] - tf.shape(token_ids)[2], 0)
     tags = tf.pad(token_ids, [[0, 0], [0, 0], [0, missing]])[..., : tf.shape(tokens)[1]]
     tokens = tf.broadcast_to(tokens[:, tf.newaxis], tf.shape(tags))
@@ -142,10 +127,35 @@ def _kept(token_ids, tokens):
 
 
 def _join_sentences(texts, rows, batch):
-    """Joins the sentences `(sentences, num_best)` of each text with spaces, and skips empty ones."""
+    """Join the sentences `(sentences, num_best)` of each text with spaces, and skip empty ones."""
     joined = []
     for rank in range(texts.shape[1]):
         is_left = texts[:, rank] != ""
         some, their_rows = tf.boolean_mask(texts[:, rank], is_left), tf.boolean_mask(rows, is_left)
         joined.append(tf.strings.unsorted_segment_join(some, their_rows, batch, separator=" "))
     return tf.stack(joined, axis=1)
+
+
+def keep_limit(mask: tf.Tensor, options: CompressionDecodingOptions) -> Scorer:
+    """Return a scorer that applies `keep_bias` and the limits on the number of kept words.
+
+    Args:
+        mask: boolean `(batch, source)`, true for words.
+    """
+    lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
+
+    def call(token: tf.Tensor, state: Mapping[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]:
+        kept = state["kept"] + tf.cast(token == KEEP, tf.int32)
+        left = state["left"] - tf.cast(token >= DELETE, tf.int32)
+        scores = options.keep_bias * _at(KEEP, tf.ones_like(kept, tf.bool))
+        scores += VERY_NEGATIVE * _at(DELETE, (kept + left <= options.min_words) & (left > 0))
+        if options.max_words is not None:
+            scores += VERY_NEGATIVE * _at(KEEP, kept >= options.max_words)
+        return scores, {"kept": kept, "left": left}
+
+    return Scorer(call, {"kept": tf.zeros_like(lengths), "left": lengths}, upper_bound=max(options.keep_bias, 0.0))
+
+
+def _at(tag, rows):
+    """Return `(rows, tags)` with 1 for the tag in the true rows, else 0."""
+    return tf.cast(rows, tf.float32)[:, tf.newaxis] * tf.one_hot(tag, KEEP + 1)

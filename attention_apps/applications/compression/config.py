@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.outputs import ConfidenceConfig
 from attention_apps.applications.summarization.config import SummaryOptions, require_word_limits
 from attention_apps.checks import require, require_between, require_fraction
 from attention_apps.decoding import DecodingOptions

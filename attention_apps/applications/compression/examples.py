@@ -10,20 +10,18 @@ import tensorflow as tf
 from attention_apps.applications.compression.codec import TagCodec
 from attention_apps.applications.compression.config import CompressorConfig
 from attention_apps.applications.compression.reader import SentenceReader
-from attention_apps.applications.parts import Examples, Reading
-from attention_apps.applications.summarization.examples import corpus_reading, decode_samples
-from attention_apps.constants import END, START, UNKNOWN
+from attention_apps.applications.summarization.examples import SummaryExamples
+from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, compression_rate, token_f1
 from attention_apps.models import Seq2Seq
 from attention_apps.models.tag_decoder import DELETE, KEEP
 from attention_apps.preprocessing.sentence_words import model_form, tokenize_sentence
 from attention_apps.preprocessing.text_corpus import TextCorpus, tokens_of
-from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
 
 
-class CompressionExamples(Examples):
+class CompressionExamples(SummaryExamples):
     """One example per row: the words of a sentence, and a tag for each word.
 
     Args:
@@ -31,16 +29,15 @@ class CompressionExamples(Examples):
             spaces. Without it, the words of the summary are searched in the document.
     """
 
-    columns = ("document", "summary")
     reward_metric = "token_f1"
     source_signature = SentenceReader.signature
 
-    def __init__(self, rows: Sequence[Row], config: CompressorConfig):
-        super().__init__(rows, config)
-        sentences, compressions = (_tokens(rows, column) for column in self.columns)
-        self.corpus = TextCorpus(sentences, compressions, model_form=model_form)
-
     # What is particular about the data
+
+    @staticmethod
+    def make_corpus(rows: Sequence[Row]) -> TextCorpus:
+        sentences, compressions = (_tokens(rows, column) for column in ("document", "summary"))
+        return TextCorpus(sentences, compressions, model_form=model_form)
 
     @staticmethod
     def data_check(config: CompressorConfig, codec: TagCodec | None) -> DataCheck:
@@ -60,19 +57,6 @@ class CompressionExamples(Examples):
             "reference_rate": compression_rate([texts[0] for texts in references], sources),
         }
 
-    def make_vocabulary(self) -> Vocabulary:
-        return self.corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_count)
-
-    def new_words(self, codec: TagCodec) -> list[str]:
-        found = self.corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_new_count)
-        forms = codec.forms(found)
-        return [word for word, form in zip(found.tokens, forms, strict=True) if form not in codec.model_vocabulary]
-
-    def unknown_rates(self, codec: TagCodec) -> dict[str, float]:
-        unknown = self.corpus.word_ids(codec.model_vocabulary) == UNKNOWN
-        columns = {"document": self.corpus.documents, "summary": self.corpus.summaries}
-        return {name: float(unknown[column.codes].mean()) for name, column in columns.items() if column.codes.size}
-
     # Examples
 
     def bind(self, codec: TagCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
@@ -90,28 +74,19 @@ class CompressionExamples(Examples):
             short_first_epochs=training_config.short_first_epochs,
         )
 
-    def reading(self, index: int) -> Reading:
-        return corpus_reading(self.corpus, index, self.rows[index]["document"], self.config.max_source_length)
-
-    def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
-        return decode_samples(self, token_ids, indices)
-
     def __getitem__(self, index: int) -> dict[str, Any]:
-        tags = np.where(self._keep(index), KEEP, DELETE)
-        tokens = np.concatenate([[START], tags, [END]]).astype(np.int32)
-        return {"source": {"token_ids": self._encoder_ids[self.corpus.documents[index]]}, "tokens": tokens}
-
-    def _keep(self, index):
         row = self.rows[index]
         if "keep" in row.values:
-            return np.frombuffer(row["keep"].encode(), np.uint8) == ord("1")
-        forms = self.corpus.form_of
-        keep = _align(forms[self.corpus.documents[index]].tolist(), forms[self.corpus.summaries[index]].tolist())
-        return np.array(keep)
+            keep = np.frombuffer(row["keep"].encode(), np.uint8) == ord("1")
+        else:
+            columns = (self.corpus.documents, self.corpus.summaries)
+            keep = np.array(_align(*(self.corpus.form_of[column[index]].tolist() for column in columns)))
+        tokens = np.concatenate([[START], np.where(keep, KEEP, DELETE), [END]]).astype(np.int32)
+        return {"source": {"token_ids": self._encoder_ids[self.corpus.documents[index]]}, "tokens": tokens}
 
 
 def _problem_with(row: Row) -> str | None:
-    """Returns why a row cannot be used for training, or `None`."""
+    """Return why a row cannot be used for training, or `None`."""
     if "keep" in row.values:
         keep, count = row["keep"], len(row["document"].split())
         if not isinstance(keep, str) or set(keep) - {"0", "1"} or len(keep) != count:
@@ -124,14 +99,14 @@ def _problem_with(row: Row) -> str | None:
 
 
 def _tokens(rows: Sequence[Row], column: str) -> Iterator[list[bytes]]:
-    """Yields the tokens of a column. Rows with `keep` are split at spaces, the others like typed text."""
+    """Yield the tokens of a column. Rows with `keep` are split at spaces, the others like typed text."""
     typed = iter(tokens_of([row[column] for row in rows if "keep" not in row.values], tokenize_sentence))
     for row in rows:
         yield [word.encode() for word in row[column].split()] if "keep" in row.values else next(typed)
 
 
 def _align(document, summary):
-    """Returns whether each document word is in the summary, with the earliest match, or `None` if there is no match."""
+    """Return whether each document word is in the summary, with the earliest match, or `None` if there is no match."""
     remaining, keep = list(reversed(summary)), []
     for word in document:
         keep.append(bool(remaining) and word == remaining[-1])

@@ -8,8 +8,8 @@ import tensorflow as tf
 from attention_apps.applications.compression.config import CompressorConfig
 from attention_apps.applications.parts import RawInput, Reading, Tensors
 from attention_apps.applications.summarization.config import SummaryOptions
-from attention_apps.applications.summarization.passages import cut_into_passages
 from attention_apps.applications.summarization.reader import (
+    cut_into_passages,
     make_sources,
     pad,
     read_text,

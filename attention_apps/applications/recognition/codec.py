@@ -1,35 +1,52 @@
-"""What the codecs of letters and of sub-words share: transcripts with the time and the confidence of each word."""
+"""Convert transcripts to letters or sub-words, and model outputs to a `Transcript`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.applications.confidence import calibrated, geometric_mean
-from attention_apps.applications.outputs import best_tokens, clear_rows, ranked
+from attention_apps.applications.outputs import (
+    best_tokens,
+    calibrated,
+    clear_rows,
+    geometric_mean,
+    ranked,
+    token_probabilities,
+)
 from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
-from attention_apps.applications.recognition.config import TranscriptOptions
+from attention_apps.applications.recognition.config import RecognizerConfig, SpeechDecodingOptions, TranscriptOptions
 from attention_apps.applications.recognition.reader import OK, SILENT, STATUSES, TOO_SHORT, UNCLEAR
 from attention_apps.applications.recognition.transcript import SpokenWord, Transcript, TranscriptPart
-from attention_apps.applications.recognition.word_times import spoken_words
-from attention_apps.constants import END
+from attention_apps.applications.recognition.word_times import attention_spans, letter_spans, spoken_words
+from attention_apps.checks import require
+from attention_apps.constants import END, PADDING
 from attention_apps.decoding import DecodingResult
+from attention_apps.decoding.ctc_alignment import align_ctc
+from attention_apps.decoding.ctc_prefix_scorer import ctc_prefix_scorer
+from attention_apps.decoding.ngram_model import NgramModel
+from attention_apps.models.moonshine_encoder import MIN_SAMPLES, SAMPLES_PER_FRAME
 from attention_apps.preprocessing.audio import SAMPLE_RATE
+from attention_apps.preprocessing.characters import normalize, tokenize
 from attention_apps.preprocessing.log_mel import log_mel
 from attention_apps.preprocessing.pauses import loud_frames
+from attention_apps.preprocessing.sub_words import SubWords
+from attention_apps.preprocessing.vocabulary import Vocabulary
 
+LANGUAGE_MODEL = "language_model.txt"
+# The number of feature frames per position of the encoder that spells.
+REDUCTION = 4
 # Outputs that a transcript shows and an exported model does not.
 _SHOWN = ("features", "num_frames", "num_positions")
 
 
 class SpeechCodec(Codec):
-    """Makes transcripts of tokens, and finds out when each word was said.
+    """Makes transcripts of tokens, with the time and the confidence of each word.
 
     Attributes:
-        frame_seconds: how much of a recording one position of the encoder stands for.
-        token_name: what a token is called.
-        counts_end: whether the confidence of the end token counts in that of a text.
+        frame_seconds: the duration of one position of the encoder.
+        token_name: the word for a token.
+        counts_end: whether the end token counts in the confidence of a text.
     """
 
     frame_seconds: float
@@ -54,19 +71,19 @@ class SpeechCodec(Codec):
         }
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a transcript, without start and end."""
+        """Return the token ids of a transcript, without start and end."""
         raise NotImplementedError
 
     def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Graph code: what each id adds to a text, spaces included; nothing for padding, start and end."""
+        """Graph code: return the text of each id, with spaces. Padding, start and end are empty."""
         raise NotImplementedError
 
     def align(self, source: Tensors, memory: Tensors, forced: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
-        """Graph code: where each token was heard and how sure that is.
+        """Graph code: return where each token was heard, and its confidence.
 
         Returns:
-            The first position of each token and the position after its last, `(batch, target, 2)`, in positions of the
-            encoder; and confidences from 0 to 1, `(batch, target)`.
+            The first encoder position of each token and the position after its last, `(batch, target, 2)`, and
+            confidences from 0 to 1, `(batch, target)`.
         """
         raise NotImplementedError
 
@@ -135,7 +152,7 @@ class SpeechCodec(Codec):
         return Transcript.failed(item, error)
 
     def serve(self, outputs: Tensors, context: Tensors, options: TranscriptOptions) -> Tensors:
-        """A recording in which nothing is heard has one hypothesis, the empty text, with a score of 0."""
+        """Return the outputs of an export. A silent recording has one hypothesis, the empty text, with a score of 0."""
         outputs = {name: tensor for name, tensor in outputs.items() if name not in _SHOWN}
         status, confidence = context["status"], outputs["confidence"]
         is_unclear = (status == OK) & (confidence > 0) & (confidence < options.min_confidence)
@@ -150,3 +167,125 @@ class SpeechCodec(Codec):
         cleared["confidence"] = tf.where(is_unclear, confidence, cleared["confidence"])
         cleared["unsure"] = cleared["unsure"] | is_unclear
         return {**cleared, "status": status}
+
+
+class LetterCodec(SpeechCodec):
+    """Spells transcripts.
+
+    CTC says at which positions each letter was heard; where it finds no alignment, attention does.
+    """
+
+    token_name = "letter"
+
+    def __init__(self, config: RecognizerConfig, vocabulary: Vocabulary):
+        super().__init__(config, vocabulary)
+        self.language_model: NgramModel | None = None
+        self.frame_seconds = REDUCTION * config.features.hop
+
+    def letters(self, text: str) -> list[str]:
+        """Return the letters of a transcript, in the case that the configuration says."""
+        return tokenize(normalize(text, self.config.case, self.config.punctuation))
+
+    def encode(self, text: str) -> list[int]:
+        return self.vocabulary.encode(self.letters(text))
+
+    def fit_language_model(self, texts: Iterable[str], order: int) -> None:
+        """Count the n-grams of letters of texts, for searches with a `language_model_weight`."""
+        self.language_model = NgramModel.fit(map(self.encode, texts), len(self.vocabulary), order)
+
+    def scorers(self, memory: Tensors, options: SpeechDecodingOptions) -> Sequence[Any]:
+        scorers = []
+        if options.ctc_weight:
+            weight = options.ctc_weight / (1 - options.ctc_weight)
+            scorers.append(ctc_prefix_scorer(memory["ctc_logits"], memory["mask"], weight))
+        if options.language_model_weight:
+            if self.language_model is None:
+                raise ValueError(
+                    "`language_model_weight` must be 0 without a language model, which `fit_language_model` makes. "
+                    f"Received: language_model_weight={options.language_model_weight}"
+                )
+            scorers.append(self.language_model.scorer(tf.shape(memory["mask"])[0], options.language_model_weight))
+        return scorers
+
+    def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
+        texts = tf.strings.reduce_join(self.vocabulary.strings(token_ids), axis=2)
+        return tf.strings.strip(tf.strings.regex_replace(texts, r"[\s\p{Z}]+", " "))
+
+    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
+        return self.vocabulary.strings(token_ids)
+
+    def align(self, source: Tensors, memory: Tensors, forced: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+        letters = tf.where(forced["token_ids"] > END, forced["token_ids"], 0)
+        num_letters = tf.math.count_nonzero(letters, axis=1, dtype=tf.int32)
+        num_positions = tf.math.count_nonzero(memory["mask"], axis=1, dtype=tf.int32)
+        log_probs = tf.nn.log_softmax(tf.cast(memory["ctc_logits"], tf.float32))  # (B, S, V)
+        spans = letter_spans(*align_ctc(log_probs, num_positions, letters, num_letters), forced["attention"])
+        of_letters = tf.gather(log_probs, letters, axis=2, batch_dims=1)  # (B, S, T)
+        positions = tf.range(tf.shape(of_letters)[1])[:, tf.newaxis]
+        is_inside = (positions >= spans[:, tf.newaxis, :, 0]) & (positions < spans[:, tf.newaxis, :, 1])
+        by_ctc = tf.reduce_max(tf.where(is_inside, of_letters, float("-inf")), axis=1)
+        return spans, tf.sqrt(token_probabilities(forced) * tf.exp(by_ctc))
+
+    def files(self) -> dict[str, str]:
+        return {} if self.language_model is None else {LANGUAGE_MODEL: self.language_model.to_text()}
+
+    def take_files(self, texts: Mapping[str, str]) -> None:
+        if LANGUAGE_MODEL in texts:
+            self.language_model = NgramModel.from_text(texts[LANGUAGE_MODEL], len(self.vocabulary))
+
+
+class SubWordCodec(SpeechCodec):
+    """Writes sub-words, which attention aligns with the recording."""
+
+    token_name = "sub-word"
+    counts_end = True  # where it repeats itself, the end is unlikely
+    frame_seconds = SAMPLES_PER_FRAME / SAMPLE_RATE
+
+    def __init__(self, config: RecognizerConfig, vocabulary: Vocabulary):
+        super().__init__(config, vocabulary)
+        self.sub_words = SubWords(vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        return self.sub_words.encode(normalize(text, self.config.case, self.config.punctuation))
+
+    def fit_language_model(self, texts: Iterable[str], order: int) -> None:
+        raise ValueError("A language model is for recognizers that write letters. This one writes sub-words.")
+
+    def prepare(self, source: Tensors) -> Tensors:
+        """Pad recordings that are too short for one position, and scale down samples beyond 1."""
+        waveform = source["waveform"]
+        is_real = tf.sequence_mask(source["length"], tf.shape(waveform)[1])
+        waveform = tf.where(is_real, waveform, 0.0)
+        waveform /= tf.maximum(tf.reduce_max(tf.abs(waveform), axis=1, keepdims=True), 1.0)
+        missing = tf.maximum(MIN_SAMPLES - tf.shape(waveform)[1], 0)
+        waveform = tf.pad(waveform, [[0, 0], [0, missing]])
+        lengths = tf.where(source["length"] > 0, tf.maximum(source["length"], MIN_SAMPLES), 0)
+        return {**super().prepare(source), "waveform": waveform, "lengths": lengths}
+
+    def search_options(self, options: SpeechDecodingOptions) -> SpeechDecodingOptions:
+        require(not options.ctc_weight, "ctc_weight", "0 for a recognizer of sub-words", options.ctc_weight)
+        weight = options.language_model_weight
+        require(not weight, "language_model_weight", "0 for a recognizer of sub-words", weight)
+        return options
+
+    def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
+        return tf.strings.strip(tf.strings.regex_replace(self.sub_words.decode(token_ids), r"[\s\p{Z}]+", " "))
+
+    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
+        return self.sub_words.spell(token_ids)
+
+    def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
+        """Clear the best text if the decoder is sure that there is no speech."""
+        silence = tf.nn.softmax(tf.cast(forced["logits"][:, 0], tf.float32))[:, END]
+        is_silent = (silence >= self.config.moonshine.silence_threshold)[:, tf.newaxis]
+        is_best = tf.range(tf.shape(result.scores)[1]) == 0
+        is_emptied = is_silent & is_best  # (B, N)
+        result = result._replace(
+            token_ids=tf.where(is_emptied[..., tf.newaxis], PADDING, result.token_ids),
+            scores=tf.where(is_emptied, tf.math.log(silence)[:, tf.newaxis], result.scores),
+        )
+        forced = {**forced, "token_ids": tf.where(is_silent, PADDING, forced["token_ids"])}
+        return super().outputs(source, memory, result, forced)
+
+    def align(self, source: Tensors, memory: Tensors, forced: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+        return attention_spans(forced["attention"]), token_probabilities(forced)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.outputs import ConfidenceConfig
 from attention_apps.applications.parts import OutputOptions
 from attention_apps.checks import require, require_at_least, require_between, require_fraction
 from attention_apps.constants import PADDING, START, UNKNOWN
@@ -141,19 +141,6 @@ class GroupShare:
         return self.first_epoch <= epoch and (self.end_epoch is None or epoch < self.end_epoch)
 
 
-def _speller():
-    return DecoderConfig(
-        embedding_dim=64,
-        units=256,
-        attention=AttentionConfig(kind="location_sensitive", units=128, filters=10, kernel_size=31),
-        dropout=0.1,
-    )
-
-
-def _training():
-    return TrainingConfig(batch_size=64, max_batch_length=64.0, schedule="linear", short_first_epochs=1)
-
-
 @dataclass(frozen=True)
 class RecognizerConfig:
     """The configuration of a `SpeechRecognizer`. Lengths of recordings, also in `training`, are in seconds.
@@ -167,12 +154,23 @@ class RecognizerConfig:
     moonshine: MoonshineConfig | None = None
     features: LogMelOptions = field(default_factory=LogMelOptions)
     encoder: ListenerConfig = field(default_factory=ListenerConfig)
-    decoder: DecoderConfig = field(default_factory=_speller)
+    decoder: DecoderConfig = field(
+        default_factory=lambda: DecoderConfig(
+            embedding_dim=64,
+            units=256,
+            attention=AttentionConfig(kind="location_sensitive", units=128, filters=10, kernel_size=31),
+            dropout=0.1,
+        )
+    )
     ctc: CTCLoss = field(default_factory=CTCLoss)
     decoding: SpeechDecodingOptions = field(default_factory=SpeechDecodingOptions)
     output: TranscriptOptions = field(default_factory=TranscriptOptions)
     confidence: ConfidenceConfig = field(default_factory=ConfidenceConfig)
-    training: TrainingConfig = field(default_factory=_training)
+    training: TrainingConfig = field(
+        default_factory=lambda: TrainingConfig(
+            batch_size=64, max_batch_length=64.0, schedule="linear", short_first_epochs=1
+        )
+    )
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     # What an epoch is made of; all rows if this is empty.
     mixture: tuple[GroupShare, ...] = ()

@@ -1,6 +1,6 @@
-"""Recordings and their transcripts as training examples."""
+"""Training examples: recordings and their transcripts, in letters or sub-words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,14 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.parts import Examples, Reading
-from attention_apps.applications.recognition.codec import SpeechCodec
+from attention_apps.applications.recognition.codec import REDUCTION, LetterCodec, SpeechCodec
 from attention_apps.applications.recognition.config import RecognizerConfig
-from attention_apps.applications.recognition.letter_codec import REDUCTION, LetterCodec
 from attention_apps.applications.recognition.reader import AudioReader, make_source
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row
 from attention_apps.metrics import MetricResult, cer, wer
 from attention_apps.models import Seq2Seq
+from attention_apps.models.moonshine_encoder import MIN_SAMPLES
 from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_seconds, read_audio
 from attention_apps.preprocessing.audio_augmentation import colored_noise
 from attention_apps.preprocessing.characters import normalize, tokenize
@@ -25,6 +25,7 @@ from attention_apps.preprocessing.log_mel import LogMelOptions, log_mel, num_fra
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
 
+_NO_VOCABULARY = "A recognizer that writes sub-words needs their vocabulary: start with `from_preset`."
 _MAX_SAMPLE = 32767
 _NOISE_SECONDS = (0.3, 4.0)
 _NOISE_SEED = 7
@@ -62,7 +63,7 @@ class SpeechExamples(Examples):
             return tokenize(normalize(text, config.case, config.punctuation))
 
         def reject(row: Row, seconds: float | None) -> str | None:
-            """CTC needs a frame for each letter, and one between two that are the same."""
+            """Reject texts too long for CTC, which needs a frame per letter and one between equal letters."""
             written = letters(row["transcript"])
             needed = len(written) + sum(left == right for left, right in pairwise(written))
             frames = -(-int(num_frames(int((seconds or 0.0) * SAMPLE_RATE), config.features)) // REDUCTION)
@@ -97,7 +98,7 @@ class SpeechExamples(Examples):
         return {"transcript": codec.vocabulary.unknown_rate(map(tokenize, self._transcripts))}
 
     def fit_codec(self, codec: LetterCodec) -> None:
-        """Counts the n-grams of the letters, if the configuration asks for a language model."""
+        """Count the n-grams of the letters, if the configuration asks for a language model."""
         if self.config.language_model_order is not None:
             codec.fit_language_model(self._transcripts, self.config.language_model_order)
 
@@ -144,19 +145,19 @@ class SpeechExamples(Examples):
         return {"waveform": self.waveforms[self.rows[index]["audio"]], "tokens": self._tokens[index]}
 
     def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
-        """The recording as training hears it this time."""
+        """Return an example with a randomly changed recording."""
         config, waveform = self.config.augmentation, _to_float(example["waveform"])
         if epoch >= config.waveform_from_epoch:
             waveform = config.waveform(waveform, random)
         return {"source": self.make_source(waveform, random, epoch), "tokens": example["tokens"]}
 
     def trained_source(self) -> dict[str, tf.TensorSpec]:
-        """Shape and type of what the encoder takes, for one example."""
+        """Return shape and type of the encoder's input for one example."""
         features = tf.TensorSpec((None, self.config.features.num_mels), tf.float32)
         return {"features": features, "mask": tf.TensorSpec((None,), tf.bool)}
 
     def make_source(self, waveform: np.ndarray, random: np.random.Generator, epoch: int) -> dict[str, np.ndarray]:
-        """What the encoder takes: features, some of them masked, at another tempo."""
+        """Return the encoder's input: features at a random tempo, some of them masked."""
         config, options = self.config.augmentation, self.config.features
         options = replace(options, hop=options.hop * float(random.choice(config.tempos)))
         features = waveform_features(waveform, options)
@@ -165,7 +166,7 @@ class SpeechExamples(Examples):
         return {"features": features, "mask": np.ones(len(features), bool)}
 
     def select(self, epoch: int, random: np.random.Generator) -> np.ndarray:
-        """The examples of an epoch: what the mixture says, and all of the noise."""
+        """Return the indices of the examples of an epoch: those of the mixture, and all noise."""
         chosen = [np.arange(len(self.rows))] if not self.config.mixture else []
         for share in self.config.mixture:
             if share.is_in(epoch):
@@ -195,14 +196,57 @@ class SpeechExamples(Examples):
         return _to_int16(noise * _bursts(len(noise), random) if index % 2 else noise)
 
 
+class SubWordExamples(SpeechExamples):
+    """Waveforms and sub-words. The vocabulary is fixed, because sub-words make up any text."""
+
+    @staticmethod
+    def data_check(config: RecognizerConfig, codec: Any) -> DataCheck:
+        if codec is None:
+            raise ValueError(_NO_VOCABULARY)
+        assert config.moonshine is not None
+
+        def sub_words(text: str) -> Sequence[str]:
+            return codec.vocabulary.decode(codec.encode(text))
+
+        return DataCheck(
+            "audio",
+            "transcript",
+            probe=audio_seconds,
+            probe_name="audio_seconds",
+            tokenize=sub_words,
+            vocabulary=codec.vocabulary,
+            max_source_length=config.max_seconds,
+            max_target_length=config.moonshine.max_length,
+        )
+
+    def make_vocabulary(self) -> Vocabulary:
+        raise ValueError(_NO_VOCABULARY)
+
+    def new_words(self, codec: Any) -> Iterable[str]:
+        return ()
+
+    def unknown_rates(self, codec: Any) -> dict[str, float]:
+        return {}
+
+    def fit_codec(self, codec: Any) -> None:
+        """There is no language model of sub-words."""
+
+    def trained_source(self) -> dict[str, tf.TensorSpec]:
+        return {"waveform": tf.TensorSpec((None,), tf.float32), "lengths": tf.TensorSpec((), tf.int32)}
+
+    def make_source(self, waveform: np.ndarray, random: np.random.Generator, epoch: int) -> dict[str, np.ndarray]:
+        padded = np.pad(waveform, (0, max(MIN_SAMPLES - len(waveform), 0)))
+        return {"waveform": padded, "lengths": np.array(len(padded), np.int32)}
+
+
 def waveform_features(waveform: np.ndarray, options: LogMelOptions) -> np.ndarray:
-    """Log-mel features `(time, mels)` of one recording."""
+    """Return the log-mel features `(time, mels)` of one recording."""
     samples = tf.constant(waveform[np.newaxis])
     return log_mel(samples, tf.constant([len(waveform)]), options)[0][0].numpy()
 
 
 def _bursts(size, random):
-    """An envelope `(size,)` that is in turn 1 and soft: steady noise alone would leave bursts to be heard as words."""
+    """Return an envelope `(size,)` that alternates between 1 and soft. Bursts of noise must not be taken for words."""
     seconds = size / SAMPLE_RATE
     count = 2 + int(seconds / (_STRETCH_SECONDS[0] + _RAMP_SECONDS[0]))
     edges = np.cumsum(random.uniform(*zip(_STRETCH_SECONDS, _RAMP_SECONDS, strict=True), (count, 2)))
@@ -213,7 +257,7 @@ def _bursts(size, random):
 
 
 def _to_int16(waveform):
-    """Samples as 16-bit integers; what is louder than 1 is made softer as a whole, which the features do not hear."""
+    """Return samples as 16-bit integers. A recording louder than 1 is scaled down; its features stay the same."""
     loudest = max(1.0, float(np.abs(waveform).max(initial=0)))
     return np.round(waveform * (_MAX_SAMPLE / loudest)).astype(np.int16)
 

@@ -8,12 +8,10 @@ import numpy as np
 
 from attention_apps.applications.application import Application
 from attention_apps.applications.parts import Parts
+from attention_apps.applications.recognition.codec import LetterCodec, SubWordCodec
 from attention_apps.applications.recognition.config import RecognizerConfig
-from attention_apps.applications.recognition.examples import SpeechExamples
-from attention_apps.applications.recognition.letter_codec import LetterCodec
+from attention_apps.applications.recognition.examples import SpeechExamples, SubWordExamples
 from attention_apps.applications.recognition.reader import AudioReader
-from attention_apps.applications.recognition.sub_word_codec import SubWordCodec
-from attention_apps.applications.recognition.sub_word_examples import SubWordExamples
 from attention_apps.applications.recognition.transcript import Transcript
 from attention_apps.models import Listener, MoonshineDecoder, MoonshineEncoder, Seq2Seq
 from attention_apps.models.decoder_config import make_decoder

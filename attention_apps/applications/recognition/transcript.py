@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from attention_apps.applications.result import Result
+from attention_apps.applications.outputs import Result
 from attention_apps.plots.speech import SpeechAlignment, draw_speech, write_speech
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Converts summaries to tokens, and model outputs to a `Summary`."""
+"""Convert summaries to tokens, and model outputs to a `Summary`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.applications.confidence import calibrated, geometric_mean
-from attention_apps.applications.outputs import best_tokens, clear_rows, ranked, token_probabilities
+from attention_apps.applications.outputs import (
+    calibrated,
+    clear_rows,
+    geometric_mean,
+    token_probabilities,
+)
 from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Source, Tensors
 from attention_apps.applications.summarization.config import SummarizerConfig, SummaryDecodingOptions, SummaryOptions
-from attention_apps.applications.summarization.passages import choose_passages
-from attention_apps.applications.summarization.reader import BLANK, CUT, OK, SHORT, TOO_LONG
+from attention_apps.applications.summarization.reader import BLANK, CUT, OK, SHORT, TOO_LONG, choose_passages
 from attention_apps.applications.summarization.summary import Summary, SummaryLine
-from attention_apps.applications.summarization.word_limit import word_limit
-from attention_apps.constants import UNKNOWN
+from attention_apps.constants import END, SPECIAL_TOKENS, UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding import DecodingResult
+from attention_apps.decoding.scorers import Scorer
 from attention_apps.preprocessing.extended_vocabulary import source_ids
 from attention_apps.preprocessing.text import JOINER, detokenize
 from attention_apps.preprocessing.vocabulary import Vocabulary
@@ -60,7 +63,7 @@ class SummaryCodec(Codec):
 
     @staticmethod
     def forms(vocabulary: Vocabulary) -> tuple[str, ...]:
-        """Returns the words of a vocabulary in the forms that the model knows."""
+        """Return the words of a vocabulary in the forms that the model knows."""
         return to_model_forms(vocabulary).tokens
 
     def prepare(self, source: Tensors) -> Tensors:
@@ -70,7 +73,7 @@ class SummaryCodec(Codec):
         return {"token_ids": token_ids, "source_ids": copied_ids}
 
     def search_options(self, options: SummaryDecodingOptions) -> SummaryDecodingOptions:
-        """Bans the tokens that stand for out-of-vocabulary words."""
+        """Ban the tokens that stand for out-of-vocabulary words."""
         banned = sorted({*options.banned_tokens, UNKNOWN, *UNKNOWN_CLASS_IDS})
         return replace(options, banned_tokens=tuple(banned))
 
@@ -80,7 +83,7 @@ class SummaryCodec(Codec):
         return (word_limit(self.vocabulary, memory["source_ids"], options.min_words, options.max_words),)
 
     def words(self, token_ids: tf.Tensor, source: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
-        """Graph code: returns the tokens of hypotheses `(batch, num_best, target)`, and which of them are copied."""
+        """Graph code: return the tokens of hypotheses `(batch, num_best, target)`, and which of them are copied."""
         return restore_case(token_ids, source["source_ids"], source["tokens"], self.vocabulary)
 
     def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
@@ -98,44 +101,32 @@ class SummaryCodec(Codec):
             "score": result.scores,
             **calibrated(confidence, self.config.confidence),
             "token_ids": token_ids,
-            "tokens": _plain(words),
+            "tokens": tf.strings.regex_replace(words, JOINER, ""),
             "copied": copied,
             "attention": tf.where((words != "")[..., tf.newaxis], attention, 0.0),
-            "source_tokens": _plain(source["tokens"]),
+            "source_tokens": tf.strings.regex_replace(source["tokens"], JOINER, ""),
             "encoding": mean_encoding(memory),
         }
 
     def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Summary:
         if not parts:
             return Summary.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
-        lines = [self._line(source, outputs) for source, outputs in chosen_parts(parts, options.sentences)]
+        chosen = chosen_parts(parts, options.sentences)
+        lines = [SummaryLine.from_outputs(outputs, source.place) for source, outputs in chosen]
         threshold = self.config.confidence.threshold
         return Summary(lines, reading.shown.tokens, threshold=threshold, source=reading.item)
-
-    def _line(self, source, outputs):
-        start, end = source.place
-        tokens, attention = best_tokens(outputs)
-        alternatives = ranked(outputs)
-        return SummaryLine(
-            score=alternatives[0][1],
-            tokens=tokens,
-            alternatives=alternatives,
-            attention=attention[:, : end - start],
-            copied=outputs["copied"][outputs["tokens"] != b""].tolist(),
-            passage=(start, end),
-            confidence=float(outputs["confidence"]),
-        )
 
     def failed(self, item: Any, error: str) -> Summary:
         return Summary.failed(item, error)
 
     def serve(self, outputs: Tensors, context: Tensors, options: SummaryOptions) -> Tensors:
-        _refuse_sentences(options)
+        if options.sentences is not None:
+            raise ValueError(f"`sentences` must be None in an export. Received: sentences={options.sentences}")
         return serve_text(outputs, context)
 
 
 def chosen_parts(parts: list[tuple[Source, Any]], count: int | None) -> list[tuple[Source, Any]]:
-    """Returns the `count` passages that are most similar to the whole text, in their order."""
+    """Return the `count` passages that are most similar to the whole text, in their order."""
     if count is None or len(parts) <= count:
         return parts
     if count == 1:
@@ -145,13 +136,13 @@ def chosen_parts(parts: list[tuple[Source, Any]], count: int | None) -> list[tup
 
 
 def mean_encoding(memory: Tensors) -> tf.Tensor:
-    """Returns the mean of the encoder's states over the source, `(batch, dim)`."""
+    """Return the mean of the encoder's states over the source, `(batch, dim)`."""
     real = tf.cast(memory["mask"], tf.float32)[..., tf.newaxis]
     return tf.reduce_sum(tf.cast(memory["values"], tf.float32) * real, 1) / tf.maximum(tf.reduce_sum(real, 1), 1.0)
 
 
 def serve_text(outputs: Tensors, context: Tensors) -> Tensors:
-    """Returns the outputs of an exported model. A short text is its own summary, a blank one has none."""
+    """Graph code: return the outputs of an exported model. A short text is its own summary, a blank one has none."""
     outputs = {name: tensor for name, tensor in outputs.items() if name != "encoding"}
     status, source_tokens = context["status"], outputs["source_tokens"]
     is_answered = (status == OK) | (status == CUT)
@@ -168,10 +159,30 @@ def serve_text(outputs: Tensors, context: Tensors) -> Tensors:
     }
 
 
-def _refuse_sentences(options):
-    if options.sentences is not None:
-        raise ValueError(f"`sentences` must be None in an export. Received: sentences={options.sentences}")
+def word_limit(
+    vocabulary: Vocabulary, source_ids: tf.Tensor, min_words: int = 0, max_words: int | None = None
+) -> Scorer:
+    """Return a scorer that limits the number of words, counted between spaces.
 
+    Args:
+        source_ids: `(batch, source)`, ids of the extended vocabulary. It has one additional id per position, all words.
+    """
+    batch, source = tf.unstack(tf.shape(source_ids))
+    further = tf.zeros([source], tf.bool)
+    joins_before = tf.concat([[word.startswith(JOINER) for word in vocabulary.tokens], further], axis=0)
+    joins_after = tf.concat([[word.endswith(JOINER) for word in vocabulary.tokens], further], axis=0)
+    is_end = tf.range(tf.size(joins_before)) == END
 
-def _plain(tokens):
-    return tf.strings.regex_replace(tokens, JOINER, "")
+    def call(token: tf.Tensor, state: Mapping[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]:
+        is_real = token >= len(SPECIAL_TOKENS)  # the start token is not a word
+        begins = is_real & ~tf.gather(joins_before, token) & ~state["joined"]
+        words = state["words"] + tf.cast(begins | (is_real & (state["words"] == 0)), tf.int32)
+        joined = is_real & tf.gather(joins_after, token)
+        forbidden = is_end & (words < min_words)[:, tf.newaxis]
+        if max_words is not None:
+            full = (words >= max_words) & ~joined
+            forbidden |= full[:, tf.newaxis] & ~joins_before & ~is_end
+        return tf.where(forbidden, VERY_NEGATIVE, 0.0), {"words": words, "joined": joined}
+
+    state = {"words": tf.zeros([batch], tf.int32), "joined": tf.zeros([batch], tf.bool)}
+    return Scorer(call, state, upper_bound=0.0)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.outputs import ConfidenceConfig
 from attention_apps.applications.parts import OutputOptions
 from attention_apps.checks import require_at_least, require_between, require_fraction
 from attention_apps.decoding import DecodingOptions
@@ -77,25 +77,23 @@ class SummaryOptions(OutputOptions):
         require_at_least(self, 1, "sentences")
 
 
-def _pointer_generator():
-    return DecoderConfig(
-        embedding_dim=128,
-        units=256,
-        attention=AttentionConfig(kind="additive", units=128),
-        attend="after",
-        tied_embeddings=True,
-        dropout=0.1,
-        initial_state="last",
-        copying=True,
-    )
-
-
 @dataclass(frozen=True)
 class SummarizerConfig:
     """The configuration of a `TextSummarizer`."""
 
     encoder: TextEncoderConfig = field(default_factory=TextEncoderConfig)
-    decoder: DecoderConfig = field(default_factory=_pointer_generator)
+    decoder: DecoderConfig = field(
+        default_factory=lambda: DecoderConfig(
+            embedding_dim=128,
+            units=256,
+            attention=AttentionConfig(kind="additive", units=128),
+            attend="after",
+            tied_embeddings=True,
+            dropout=0.1,
+            initial_state="last",
+            copying=True,
+        )
+    )
     # Whether encoder and decoder share one embedding.
     shared_embedding: bool = True
     decoding: SummaryDecodingOptions = field(default_factory=SummaryDecodingOptions)

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.parts import Examples, Reading
-from attention_apps.applications.summarization.codec import SummaryCodec
 from attention_apps.applications.summarization.config import SummarizerConfig
 from attention_apps.applications.summarization.reader import TextReader, TextShown, make_sources, plain_token
 from attention_apps.constants import END, START, UNKNOWN
@@ -45,12 +44,12 @@ class SummaryExamples(Examples):
 
     @staticmethod
     def make_corpus(rows: Sequence[Row]) -> TextCorpus:
-        """Tokenizes the documents and the summaries."""
+        """Tokenize the documents and the summaries."""
         documents, summaries = ([row[name] for row in rows] for name in ("document", "summary"))
         return TextCorpus(tokens_of(documents, text.tokenize), tokens_of(summaries, text.tokenize))
 
     @staticmethod
-    def data_check(config: SummarizerConfig, codec: Any) -> DataCheck:
+    def data_check(config: Any, codec: Any) -> DataCheck:
         return DataCheck("document", "summary", max_target_length=config.max_summary_words)
 
     @staticmethod
@@ -72,7 +71,7 @@ class SummaryExamples(Examples):
 
     # Examples
 
-    def bind(self, codec: SummaryCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
+    def bind(self, codec: Any, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
         self.codec = codec
         self.vocabulary_size = len(codec.vocabulary)
         self._word_ids = self.corpus.word_ids(codec.model_vocabulary)
@@ -97,10 +96,20 @@ class SummaryExamples(Examples):
         return _BETWEEN_CLASSES ** (classes + _classes(self.corpus.summaries.lengths, _TARGET_CLASSES))
 
     def reading(self, index: int) -> Reading:
-        return corpus_reading(self.corpus, index, self.rows[index]["document"], self.config.max_source_length)
+        """Return a document as input of the pipeline: its first tokens as one passage."""
+        document = self.rows[index]["document"]
+        codes = self.corpus.documents[index][: self.config.max_source_length]
+        tokens = [self.corpus.words[code].encode() for code in codes]
+        shown = TextShown(document, [plain_token(token) for token in tokens])
+        return Reading(make_sources(tokens, [(0, len(tokens))]), document, shown)
 
     def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
-        return decode_samples(self, token_ids, indices)
+        ids = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor()
+        passages: list[Any] = [next(iter(self.reading(index).sources)).tensors for index in indices]
+        tokens = [passage["tokens"].tolist() for passage in passages]
+        source = {"tokens": tf.ragged.constant(tokens, tf.string, ragged_rank=1).to_tensor("")}
+        texts = self.codec.texts(ids[:, tf.newaxis], {**source, **self.codec.prepare(source)})
+        return [line.decode() for line in texts.numpy()[:, 0]]
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         document = self.corpus.documents[index][: self.config.max_source_length]
@@ -112,7 +121,7 @@ class SummaryExamples(Examples):
         return {"source": source, "tokens": self._target(self.corpus.summaries[index], first)}
 
     def _target(self, summary: np.ndarray, first: Mapping[int, int]) -> np.ndarray:
-        """Returns ids of the extended vocabulary, between start and end."""
+        """Return ids of the extended vocabulary, between start and end."""
         ids = self._word_ids[summary].tolist()
         forms = self.corpus.form_of[summary].tolist()
         copied = [
@@ -122,24 +131,7 @@ class SummaryExamples(Examples):
         return np.array([START, *copied, END], np.int32)
 
 
-def corpus_reading(corpus: TextCorpus, index: int, document: str, max_length: int) -> Reading:
-    """Returns a document of a corpus as input of the pipeline: its first tokens as one passage."""
-    tokens = [corpus.words[code].encode() for code in corpus.documents[index][:max_length]]
-    shown = TextShown(document, [plain_token(token) for token in tokens])
-    return Reading(make_sources(tokens, [(0, len(tokens))]), document, shown)
-
-
-def decode_samples(examples: Any, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
-    """Converts token ids that were sampled for documents to texts."""
-    ids = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor()
-    readings = [examples.reading(index) for index in indices]
-    tokens = [next(iter(reading.sources)).tensors["tokens"].tolist() for reading in readings]
-    source = {"tokens": tf.ragged.constant(tokens, tf.string, ragged_rank=1).to_tensor("")}
-    texts = examples.codec.texts(ids[:, tf.newaxis], {**source, **examples.codec.prepare(source)})
-    return [line.decode() for line in texts.numpy()[:, 0]]
-
-
 def _classes(lengths, count):
-    """Assigns each length to one of `count` classes of about equal size."""
+    """Assign each length to one of `count` classes of about equal size."""
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="nearest"))
     return np.searchsorted(edges, lengths, side="left")

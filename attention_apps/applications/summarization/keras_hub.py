@@ -9,11 +9,10 @@ from typing import Any
 import tensorflow as tf
 
 from attention_apps.applications.parts import Parts, Tensors
-from attention_apps.applications.summarization.codec import SummaryCodec
+from attention_apps.applications.summarization.codec import SummaryCodec, word_limit
 from attention_apps.applications.summarization.config import SummarizerConfig, SummaryDecodingOptions
 from attention_apps.applications.summarization.examples import SummaryExamples
 from attention_apps.applications.summarization.reader import TextReader
-from attention_apps.applications.summarization.word_limit import word_limit
 from attention_apps.constants import SPECIAL_TOKENS
 from attention_apps.data import DataCheck, Row
 from attention_apps.models import Seq2Seq

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from attention_apps.applications.result import Result
+from attention_apps.applications.outputs import Result, best_tokens, ranked
 from attention_apps.plots.alignment import Alignment, draw_alignments, write_alignments
 
 if TYPE_CHECKING:
@@ -34,6 +34,26 @@ class SummaryLine:
     passage: tuple[int, int]
     confidence: float = 1.0
 
+    @classmethod
+    def from_outputs(cls, outputs: dict[str, np.ndarray], passage: tuple[int, int], copied: bool | None = None) -> Self:
+        """Make the line of a passage from the outputs of the pipeline.
+
+        Args:
+            copied: whether all tokens were copied. By default, the outputs say it for each token.
+        """
+        tokens, attention = best_tokens(outputs)
+        alternatives = ranked(outputs)
+        of_tokens = outputs["copied"][outputs["tokens"] != b""].tolist() if copied is None else [copied] * len(tokens)
+        return cls(
+            score=alternatives[0][1],
+            tokens=tokens,
+            alternatives=alternatives,
+            attention=attention[:, : passage[1] - passage[0]],
+            copied=of_tokens,
+            passage=passage,
+            confidence=float(outputs["confidence"]),
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Summary(Result):
@@ -57,12 +77,12 @@ class Summary(Result):
 
     @classmethod
     def failed(cls, source: Any, error: str) -> Self:
-        """Returns the result of an item that is not a text."""
+        """Return the result of an item that is not a text."""
         return cls([], [], error=error, source=source)
 
     @classmethod
     def verbatim(cls, text: str, tokens: list[str], source: Any) -> Self:
-        """Returns the text itself, if it is too short to summarize. A blank text has no lines.
+        """Return the text itself, if it is too short to summarize. A blank text has no lines.
 
         A text of few words can still have very many tokens, such as 200,000 apostrophes.
         """
@@ -137,11 +157,11 @@ class Summary(Result):
         return sum(end - start for start, end in self.passages) == len(self.source_tokens)
 
     def plot(self, path: str | os.PathLike | None = None) -> "Figure":
-        """Draws which words were read for each word written. The path's suffix selects PNG, SVG or PDF."""
+        """Draw which words were read for each word written. The path's suffix selects PNG, SVG or PDF."""
         return draw_alignments(self._alignments(), path)
 
     def to_html(self, path: str | os.PathLike | None = None) -> str:
-        """Writes a self-contained page that shows which words were read for the written word under the pointer."""
+        """Write a self-contained page that shows which words were read for the written word under the pointer."""
         return write_alignments(self._alignments(), path)
 
     def _alignments(self):

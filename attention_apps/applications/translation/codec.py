@@ -1,4 +1,4 @@
-"""Translations: pieces of words to text, and attention between words."""
+"""Convert translations to word pieces, and model outputs to a `Translation`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,8 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_apps.applications.confidence import calibrated, geometric_mean
-from attention_apps.applications.outputs import best_tokens, clear_rows, ranked, token_probabilities
+from attention_apps.applications.outputs import (
+    calibrated,
+    clear_rows,
+    geometric_mean,
+    token_probabilities,
+)
 from attention_apps.applications.parts import AnsweredParts, Codec, OutputOptions, Reading, Tensors
 from attention_apps.applications.summarization.reader import BLANK, CUT, OK, TOO_LONG
 from attention_apps.applications.summarization.summary import SummaryLine
@@ -46,7 +50,7 @@ class TranslationCodec(Codec):
         self.resources = self.word_pieces.resources
 
     def prepare(self, source: Tensors) -> Tensors:
-        """The pieces of the words `(batch, source)`, and for each piece the place of its word, -1 for none."""
+        """Return the ids of the word pieces `(batch, source)`, and the index of each piece's word, -1 at padding."""
         words = tf.RaggedTensor.from_tensor(source["tokens"], padding="")
         pieces = self.word_pieces.segment(words.flat_values)
         token_ids = words.with_values(pieces).merge_dims(1, 2)
@@ -56,7 +60,7 @@ class TranslationCodec(Codec):
         return {"token_ids": ids, "word_of": token_ids.with_flat_values(places).to_tensor(-1), **copied}
 
     def search_options(self, options: DecodingOptions) -> DecodingOptions:
-        """A search writes pieces only."""
+        """Ban all special tokens but the end."""
         banned = {*options.banned_tokens, PADDING, START, UNKNOWN}
         return replace(options, banned_tokens=tuple(sorted(banned)))
 
@@ -83,7 +87,7 @@ class TranslationCodec(Codec):
         }
 
     def _words(self, token_ids, word_of):
-        """The words `(batch, target)` that pieces make up, then empty strings."""
+        """Return the words `(batch, target)` that the pieces spell, then empty strings."""
         batch, length = tf.unstack(tf.shape(token_ids))
         segments = tf.where(word_of < 0, length, word_of) + tf.range(batch)[:, tf.newaxis] * (length + 1)
         pieces = self.word_pieces.sub_words.spell(token_ids)
@@ -97,10 +101,15 @@ class TranslationCodec(Codec):
     def join(self, reading: Reading, parts: AnsweredParts, options: OutputOptions) -> Translation:
         shown, threshold = reading.shown, self.config.confidence.threshold
         count = max((len(outputs["score"]) for _, outputs in parts if outputs is not None), default=1)
-        lines = [
-            _verbatim(shown, source.place, count) if outputs is None else _line(source.place, outputs)
-            for source, outputs in parts
-        ]
+        lines = []
+        for source, outputs in parts:
+            if outputs is not None:
+                lines.append(SummaryLine.from_outputs(outputs, source.place, copied=False))
+                continue
+            span = slice(*source.place)  # without letters, the sentence is its own translation
+            text = detokenize(tf.constant([shown.words[span]]))[0].numpy().decode()
+            copied = [True] * len(shown.tokens[span])
+            lines.append(SummaryLine(0.0, shown.tokens[span], [(text, 0.0)] * count, None, copied, source.place))
         numbers = [int(shown.line_of[source.place[0]]) for source, _ in parts]
         return Translation.of(lines, numbers, shown.tokens, threshold, reading.item)
 
@@ -108,7 +117,7 @@ class TranslationCodec(Codec):
         return Translation.failed(item, error)
 
     def serve(self, outputs: Tensors, context: Tensors, options: OutputOptions) -> Tensors:
-        """Joins the sentences of each text; one without letters is its own translation."""
+        """Join the sentences of each text; one without letters is its own translation."""
         outputs = {name: tensor[:-1] for name, tensor in outputs.items()}  # the last sentence is of no text
         status, text_of = context["status"], context["text_of"]
         count = tf.size(status, tf.int64)
@@ -130,36 +139,15 @@ class TranslationCodec(Codec):
 
 
 def _word_attention(attention, word_of, source):
-    """From `(batch, target pieces, source pieces)` to words on both sides: the former averaged, the latter summed."""
+    """Average attention over the pieces of each target word, and sum it over the pieces of each source word."""
     read = tf.one_hot(source["word_of"], tf.shape(source["tokens"])[1])  # (batch, source pieces, source words)
     written = tf.one_hot(word_of, tf.shape(word_of)[1], axis=1)  # (batch, target words, target pieces)
     written /= tf.maximum(tf.reduce_sum(written, axis=-1, keepdims=True), 1.0)
     return written @ tf.cast(attention, tf.float32) @ read
 
 
-def _line(span, outputs):
-    tokens, attention = best_tokens(outputs)
-    alternatives = ranked(outputs)
-    return SummaryLine(
-        score=alternatives[0][1],
-        tokens=tokens,
-        alternatives=alternatives,
-        attention=attention[:, : span[1] - span[0]],
-        copied=[False] * len(tokens),
-        passage=span,
-        confidence=float(outputs["confidence"]),
-    )
-
-
-def _verbatim(shown, span, count):
-    """A sentence without letters, which is its own translation."""
-    text = detokenize(tf.constant([shown.words[slice(*span)]]))[0].numpy().decode()
-    tokens = shown.tokens[slice(*span)]
-    return SummaryLine(0.0, tokens, [(text, 0.0)] * count, None, [True] * len(tokens), span)
-
-
 def _join_sentences(texts, context, count):
-    """The sentences `(sentences, num_best)` of each text, with spaces and line breaks between them."""
+    """Join the sentences `(sentences, num_best)` of each text with spaces and line breaks."""
     lines, joined = context["text_of_line"], []
     for rank in range(texts.shape[1]):
         line = tf.strings.unsorted_segment_join(texts[:, rank], context["line_of"], tf.size(lines), separator=" ")

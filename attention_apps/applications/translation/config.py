@@ -2,27 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.outputs import ConfidenceConfig
 from attention_apps.applications.parts import OutputOptions
 from attention_apps.applications.summarization.config import TextEncoderConfig
 from attention_apps.checks import require, require_between
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import DecoderConfig
 from attention_apps.training.config import TrainingConfig
-
-
-def _transformer():
-    return DecoderConfig(kind="transformer", embedding_dim=128, num_layers=4, num_heads=4, hidden_dim=256, dropout=0.3)
-
-
-def _batches_by_length():
-    return TrainingConfig(
-        batch_size=1024,
-        max_batch_length=4096,
-        learning_rate=5e-3,
-        warmup_steps=2000,
-        schedule="inverse_sqrt",
-    )
 
 
 @dataclass(frozen=True)
@@ -32,7 +18,11 @@ class TranslatorConfig:
     encoder: TextEncoderConfig = field(
         default_factory=lambda: TextEncoderConfig(num_layers=4, hidden_dim=256, dropout=0.3)
     )
-    decoder: DecoderConfig = field(default_factory=_transformer)
+    decoder: DecoderConfig = field(
+        default_factory=lambda: DecoderConfig(
+            kind="transformer", embedding_dim=128, num_layers=4, num_heads=4, hidden_dim=256, dropout=0.3
+        )
+    )
     # Whether encoder and decoder share one embedding; a Transformer's output layer always shares the decoder's.
     shared_embedding: bool = True
     decoding: DecodingOptions = field(
@@ -40,7 +30,15 @@ class TranslatorConfig:
     )
     output: OutputOptions = field(default_factory=OutputOptions)
     confidence: ConfidenceConfig = field(default_factory=ConfidenceConfig)
-    training: TrainingConfig = field(default_factory=_batches_by_length)
+    training: TrainingConfig = field(
+        default_factory=lambda: TrainingConfig(
+            batch_size=1024,
+            max_batch_length=4096,
+            learning_rate=5e-3,
+            warmup_steps=2000,
+            schedule="inverse_sqrt",
+        )
+    )
     # Pieces of words of both languages, 256 of which are the bytes.
     vocabulary_size: int = 8_000
     # The longest sentence in bytes of UTF-8. Longer rows are left out of training, longer sentences are cut.

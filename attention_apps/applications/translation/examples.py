@@ -1,6 +1,6 @@
 """Pairs of texts as training examples."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,11 @@ class TranslationExamples(Examples):
         return {"sacre_bleu": sacre_bleu(texts, references), "chrf": chrf(texts, references)}
 
     def make_vocabulary(self) -> Vocabulary:
-        return learn_word_pieces(self._sentences(), self.config.vocabulary_size)
-
-    def _sentences(self) -> Iterator[list[str]]:
-        for column in (self.corpus.documents, self.corpus.summaries):
-            yield from ([self.corpus.words[code] for code in column[index]] for index in range(len(column)))
+        columns = (self.corpus.documents, self.corpus.summaries)
+        sentences = (
+            [self.corpus.words[code] for code in column[index]] for column in columns for index in range(len(column))
+        )
+        return learn_word_pieces(sentences, self.config.vocabulary_size)
 
     def new_words(self, codec: Any) -> Iterable[str]:
         return ()  # pieces make up any word
@@ -77,13 +77,16 @@ class TranslationExamples(Examples):
 
     def batches(self, training_config: TrainingConfig) -> Batches:
         ids = tf.TensorSpec((None,), tf.int32)
-        columns = (self.corpus.documents, self.corpus.summaries)
+        lengths = []  # in pieces
+        for column in (self.corpus.documents, self.corpus.summaries):
+            ends = np.concatenate([[0], np.cumsum(self._pieces.lengths[column.codes])])
+            lengths.append(np.diff(ends[column.starts]))
         return Batches(
             self,
             {"source": dict.fromkeys(self._source_names, ids), "tokens": ids},
             batch_size=training_config.batch_size,
             max_batch_length=training_config.max_batch_length,
-            lengths=np.maximum(*(self._lengths(column) for column in columns)) + 1,  # the end token
+            lengths=np.maximum(*lengths) + 1,  # the end token
             seed=training_config.seed,
             short_first_epochs=training_config.short_first_epochs,
         )
@@ -95,7 +98,11 @@ class TranslationExamples(Examples):
         return Reading([make_source(words, (0, len(words)), is_answered=True)], text, shown)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        source, target = (self._ids(column[index]) for column in (self.corpus.documents, self.corpus.summaries))
+        columns = (self.corpus.documents, self.corpus.summaries)
+        source, target = (
+            np.concatenate([self._pieces[code] for code in column[index]] or [np.zeros(0, np.int32)])
+            for column in columns
+        )
         return {
             "source": dict.fromkeys(self._source_names, source),
             "tokens": np.array([START, *target, END], np.int32),
@@ -104,10 +111,3 @@ class TranslationExamples(Examples):
     @property
     def _source_names(self):
         return ("token_ids", "source_ids") if self.config.decoder.copying else ("token_ids",)
-
-    def _ids(self, codes):
-        return np.concatenate([self._pieces[code] for code in codes] or [np.zeros(0, np.int32)])
-
-    def _lengths(self, column):
-        """How many pieces each text of a column has."""
-        return np.diff(np.concatenate([[0], np.cumsum(self._pieces.lengths[column.codes])])[column.starts])

@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.parts import OutputOptions, RawInput, Reading, Source, Tensors
-from attention_apps.applications.summarization.passages import sentence_spans
-from attention_apps.applications.summarization.reader import BLANK, CUT, OK, TOO_LONG, pad, plain_token
+from attention_apps.applications.summarization.reader import BLANK, CUT, OK, TOO_LONG, pad, plain_token, sentence_spans
 from attention_apps.applications.translation.config import TranslatorConfig
 from attention_apps.preprocessing.sentences import piece_starts, sentence_starts
 from attention_apps.preprocessing.word_pieces import split_words

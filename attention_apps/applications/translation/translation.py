@@ -24,21 +24,19 @@ class Translation(Summary):
 
     @property
     def alternatives(self) -> list[tuple[str, float]]:
-        """Text and score of each hypothesis asked for, best first; that of a long text has one for each sentence."""
-        ranks = zip(*(line.alternatives for line in self.lines), strict=True)
-        return [
-            (self._joined([text for text, _ in rank]), float(np.mean([score for _, score in rank]))) for rank in ranks
-        ]
-
-    def _joined(self, texts):
-        whole = "".join(text + separator for text, separator in zip(texts, self.separators, strict=True))
-        return re.sub(" *\n", "\n", re.sub(" +", " ", whole)).strip()
+        """Text and score of each hypothesis that was requested, best first. The sentences of a text are joined."""
+        alternatives = []
+        for rank in zip(*(line.alternatives for line in self.lines), strict=True):
+            whole = "".join(text + separator for (text, _), separator in zip(rank, self.separators, strict=True))
+            text = re.sub(" *\n", "\n", re.sub(" +", " ", whole)).strip()
+            alternatives.append((text, float(np.mean([score for _, score in rank]))))
+        return alternatives
 
     @classmethod
     def of(
         cls, lines: list[SummaryLine], line_numbers: list[int], tokens: list[str], threshold: float, item: object
     ) -> Self:
-        """The translation of a text from those of its sentences, and the number of the line that each is on."""
+        """Join the translations of the sentences of a text, given the line number of each sentence."""
         breaks = np.diff(line_numbers, append=line_numbers[-1:])
         separators = ["\n" * int(count) or " " for count in breaks]
         return cls(lines, tokens, threshold=threshold, source=item, separators=separators)

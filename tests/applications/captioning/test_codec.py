@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from attention_apps.applications.captioning.codec import CaptionCodec
-from attention_apps.applications.confidence import ConfidenceConfig
+from attention_apps.applications.outputs import ConfidenceConfig
 from attention_apps.applications.parts import OutputOptions, Reading, Source
 from attention_apps.decoding import DecodingResult
 from attention_apps.preprocessing.vocabulary import Vocabulary

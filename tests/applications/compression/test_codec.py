@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_apps.applications.compression.codec import keep_limit
 from attention_apps.applications.compression.config import CompressionDecodingOptions
 from attention_apps.applications.summarization.config import SummaryOptions
-from attention_apps.constants import END
+from attention_apps.constants import END, START
 from attention_apps.models.tag_decoder import DELETE, KEEP
 from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
 from tests.applications.summarizers import LONG_TEXT, TEXT, WORDS, make_compressor
@@ -113,3 +114,40 @@ def test_words_are_counted_only_if_something_is_asked_of_them(compressor):
     assert compressor.codec.scorers(memory, CompressionDecodingOptions()) == ()
     for options in ({"keep_bias": 0.1}, {"min_words": 1}, {"max_words": 1}):
         assert len(compressor.codec.scorers(memory, CompressionDecodingOptions(**options))) == 1
+
+
+MASK = tf.constant([[True] * 4, [True, True, False, False]])
+
+
+def scores_along(tags, **options):
+    """The scores of deleting and keeping, before each of the tags and after the last."""
+    scorer = keep_limit(MASK, CompressionDecodingOptions(**options))
+    state, scores = scorer.state, []
+    for tag in [START, *tags]:
+        found, state = scorer.call(tf.constant([tag, tag]), state)
+        scores.append(found.numpy()[:, [DELETE, KEEP]])
+    return scores
+
+
+def test_the_bias_is_added_to_keeping():
+    assert scores_along([], keep_bias=0.5)[0].tolist() == [[0.0, 0.5], [0.0, 0.5]]
+
+
+def test_no_more_words_are_kept_than_the_most():
+    before, after = scores_along([KEEP], max_words=1)
+    assert before.tolist() == [[0.0, 0.0]] * 2
+    assert (after[:, 1] < -1e8).all()
+    assert (after[:, 0] == 0).all()
+
+
+def test_words_are_kept_while_the_fewest_need_them():
+    first, second, third = scores_along([DELETE, KEEP], min_words=2)
+    assert first[0].tolist() == [0.0, 0.0]
+    assert first[1][0] < -1e8  # both of two words are needed
+    assert second[0].tolist() == [0.0, 0.0]
+    assert third[0].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("bias", "bound"), [(0.5, 0.5), (-0.5, 0.0)])
+def test_the_search_knows_the_most_a_word_can_gain(bias, bound):
+    assert keep_limit(MASK, CompressionDecodingOptions(keep_bias=bias)).upper_bound == bound

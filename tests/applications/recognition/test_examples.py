@@ -1,10 +1,19 @@
 import numpy as np
 import pytest
 
-from attention_apps.applications.recognition.examples import SpeechExamples, waveform_features
+from attention_apps.applications.recognition.examples import SpeechExamples, SubWordExamples, waveform_features
 from attention_apps.constants import END, START
+from attention_apps.models.moonshine_encoder import MIN_SAMPLES
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
-from tests.applications.recognizers import LETTERS, make_config, make_recognizer, write_corpus
+from tests.applications.recognizers import (
+    LETTERS,
+    bound_examples,
+    make_config,
+    make_moonshine,
+    make_recognizer,
+    wav_bytes,
+    write_corpus,
+)
 
 COUNT = 7
 
@@ -186,3 +195,62 @@ def test_metrics_are_error_rates():
     metrics = SpeechExamples.metrics(["A B", "C"], [["A B"], ["D"]], ["a.wav", "b.wav"])
     assert list(metrics) == ["wer", "cer"]
     assert metrics["wer"].score == pytest.approx(1 / 3)
+
+
+SUB_WORD_COUNT = 4
+
+
+@pytest.fixture(scope="module")
+def moonshine():
+    return make_moonshine()
+
+
+@pytest.fixture(scope="module")
+def sub_word_manifest(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    manifest = write_corpus(folder, SUB_WORD_COUNT)
+    (folder / "short.wav").write_bytes(wav_bytes(np.full(800, 0.1, np.float32)))
+    lines = manifest.read_text().splitlines()
+    rows = [f"{number}.wav\tA ac,\teven" for number in range(SUB_WORD_COUNT)]
+    manifest.write_text("\n".join([lines[0], *rows]) + "\n")
+    return manifest
+
+
+def test_an_example_is_a_waveform_and_its_sub_words(moonshine, sub_word_manifest, tmp_path):
+    examples = bound_examples(moonshine, sub_word_manifest, tmp_path, training=False)
+    assert examples[1]["tokens"].tolist() == [START, 9, 3, 4, 7, 8, END]  # A is out of vocabulary
+    source = examples.augment(examples[1], np.random.default_rng(0), epoch=0)["source"]
+    assert source["lengths"] == len(source["waveform"]) > SAMPLE_RATE // 4
+    assert np.abs(source["waveform"]).max() <= 1
+
+
+def test_a_batch_is_what_the_model_takes(moonshine, sub_word_manifest, tmp_path):
+    examples = bound_examples(moonshine, sub_word_manifest, tmp_path)
+    batch = next(iter(examples.batches(moonshine.config.training).batches(epoch=0)))
+    waveform, lengths = batch["source"]["waveform"], batch["source"]["lengths"]
+    assert waveform.shape == (SUB_WORD_COUNT, max(lengths.numpy()))
+    logits = moonshine.model({"source": batch["source"], "tokens": batch["tokens"][:, :-1]})
+    assert logits.shape == (SUB_WORD_COUNT, 6, len(moonshine.vocabulary))
+
+
+def test_a_recording_too_short_for_a_position_is_padded(moonshine, sub_word_manifest, tmp_path):
+    examples = bound_examples(moonshine, sub_word_manifest, tmp_path)
+    waveform = read_audio(sub_word_manifest.parent / "short.wav")
+    source = examples.make_source(waveform, np.random.default_rng(0), epoch=0)
+    assert source["lengths"] == len(source["waveform"]) == MIN_SAMPLES
+
+
+def test_the_vocabulary_does_not_grow(moonshine, sub_word_manifest, tmp_path):
+    examples = bound_examples(moonshine, sub_word_manifest, tmp_path)
+    assert list(examples.new_words(moonshine.codec)) == []
+    with pytest.raises(ValueError, match="needs their vocabulary"):
+        examples.make_vocabulary()
+
+
+def test_transcripts_longer_than_the_decoder_can_write_are_left_out(moonshine, sub_word_manifest, tmp_path):
+    path = tmp_path / "long.tsv"
+    folder = sub_word_manifest.parent
+    path.write_text(f"audio\ttranscript\n{folder}/0.wav\t{'c' * 14}\n{folder}/1.wav\tab\n")
+    report = SubWordExamples.data_check(moonshine.config, moonshine.codec).run({"data": moonshine.manifest(path)})
+    assert report.used == {"data": 1}
+    assert "tokens, more than 12" in report.problems[0].message

@@ -1,8 +1,4 @@
-"""Writes each text in one line, or in several, and shows which words it read for each word it wrote.
-
-The style `headline` writes a new sentence. `compress` deletes words of each sentence and changes no other. `auto`
-compresses a text of one sentence, and writes a headline for a longer text.
-"""
+"""The commands `caption`, `transcribe`, `summarize`, `compress` and `translate`."""
 
 import argparse
 import contextlib
@@ -18,8 +14,82 @@ from attention_apps.cli.predict import STANDARD_INPUT, PredictCommand
 
 _CHECKED_BYTES = 1 << 12
 _MAGIC = (b"%PDF-", b"%!PS", b"{\\rtf", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
-# What stands for a byte that is not UTF-8, and control characters.
+# The replacement of a byte that is not UTF-8, and control characters.
 _NO_TEXT = re.compile("[\ufffd\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+
+class CaptionCommand(PredictCommand):
+    """Write a caption for each photo, and show where the model looked for each word."""
+
+    task = "image_captioning"
+    metavar = "PHOTO"
+    suffixes = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".avif", ".heic", ".heif")
+    examples = (
+        "attention-apps caption photo.jpg",
+        "attention-apps caption photos/ --json > captions.jsonl",
+        "attention-apps caption photo.jpg --num-best 3 --html pages",
+        "attention-apps caption photo.jpg --preset runs/mine/preset --plot pictures",
+        "attention-apps caption - < photo.jpg",
+    )
+
+    def entry(self, result: Any) -> Mapping[str, Any]:
+        return {"tokens": result.tokens}
+
+
+class TranscribeCommand(PredictCommand):
+    """Write down what is said in each recording and, if asked, when."""
+
+    task = "speech_recognition"
+    metavar = "RECORDING"
+    suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au")
+    examples = (
+        "attention-apps transcribe call.wav",
+        "attention-apps transcribe call.wav --timestamps",
+        "attention-apps transcribe talk.mp3 --srt > talk.srt",
+        "attention-apps transcribe talk.m4a --vtt > talk.vtt",
+        "attention-apps transcribe recordings/ --json > transcripts.jsonl",
+        "attention-apps transcribe call.wav --plot pictures",
+        "attention-apps transcribe - < call.wav",
+    )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        shown = parser.add_mutually_exclusive_group()
+        shown.add_argument(
+            "--timestamps",
+            action="store_true",
+            help="a line for each word: start and end in seconds, confidence, word",
+        )
+        shown.add_argument("--srt", action="store_true", help="subtitles of one recording, in the SubRip format")
+        shown.add_argument("--vtt", action="store_true", help="subtitles of one recording, in the WebVTT format")
+        parser.add_argument("--ctc-weight", type=float, metavar="W", help="CTC's part in the search, from 0 to below 1")
+        parser.add_argument(
+            "--min-confidence", type=float, metavar="P", help="a text with less confidence, from 0 to 1, is left empty"
+        )
+
+    def option_values(self, options: argparse.Namespace) -> Mapping[str, Any]:
+        return {"ctc_weight": options.ctc_weight, "min_confidence": options.min_confidence}
+
+    def entry(self, result: Any) -> Mapping[str, Any]:
+        return {"words": [word._asdict() for word in result.words], "seconds": result.seconds}
+
+    def lines(self, result: Any, options: argparse.Namespace) -> Iterable[str]:
+        if options.srt:
+            return result.to_srt().splitlines()
+        if options.vtt:
+            return result.to_vtt().splitlines()
+        if options.timestamps:
+            return [f"{word.start:.2f} {word.end:.2f} {word.confidence:.2f} {word.word}" for word in result.words]
+        return super().lines(result, options)
+
+    def is_quiet(self, options: argparse.Namespace) -> bool:
+        """Several recordings whose texts do not go to the terminal have one bar for all."""
+        return options.quiet or (len(options.inputs) > 1 and not sys.stdout.isatty())
+
+    def inputs(self, options: argparse.Namespace) -> list[str]:
+        found = super().inputs(options)
+        if (options.srt or options.vtt) and (len(found) > 1 or options.json):
+            raise ValueError(f"`--{'srt' if options.srt else 'vtt'}` is for one recording, without `--json`.")
+        return found
 
 
 class TextCommand(PredictCommand):
@@ -42,7 +112,7 @@ class TextCommand(PredictCommand):
         return [*(super().inputs(options) if options.inputs or not given else ()), *given]
 
     def names(self, options: argparse.Namespace) -> Iterator[str]:
-        """The inputs, or the lines of the inputs."""
+        """Yield the inputs, or the lines of the inputs."""
         for name in options.inputs:
             try:
                 yield from _lines(name) if options.lines and not isinstance(name, _Text) else (name,)
@@ -50,7 +120,7 @@ class TextCommand(PredictCommand):
                 yield name  # to be read as a whole, which fails for this input alone
 
     def read(self, name: str) -> bytes:
-        """The bytes of a text; a few invalid bytes are replaced later."""
+        """Return the bytes of a text. A few invalid bytes are replaced later."""
         if isinstance(name, _Text):
             return name.contents
         path = super().read(name)
@@ -63,8 +133,32 @@ class TextCommand(PredictCommand):
         return super().run(options)
 
 
-class ShortenCommand(TextCommand):
-    """A command that makes texts shorter."""
+class TranslateCommand(TextCommand):
+    """Translate each text sentence by sentence, and show which words the model read for each word it wrote."""
+
+    task = "machine_translation"
+    examples = (
+        "attention-apps translate letter.txt",
+        "attention-apps translate letter.txt --html pages --plot pictures",
+        "attention-apps translate --text 'Two dogs are playing in the snow.'",
+        "attention-apps translate --lines sentences.txt > translations.jsonl",
+        "attention-apps translate - < letter.txt",
+    )
+
+    def entry(self, result: Any) -> Mapping[str, Any]:
+        return {"tokens": result.tokens, "source_tokens": result.source_tokens}
+
+
+class CompressCommand(TextCommand):
+    """Shorten each sentence of a text by deleting words; the others stay as they were typed."""
+
+    task = "sentence_compression"
+    examples: tuple[str, ...] = (
+        "attention-apps compress article.txt",
+        "attention-apps compress article.txt --max-words 12",
+        "attention-apps compress --lines sentences.txt > compressions.jsonl",
+        "attention-apps compress - < article.txt",
+    )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--max-words", type=int, metavar="N", help="the most words of a line")
@@ -93,7 +187,13 @@ class ShortenCommand(TextCommand):
         return f"{read:,} of {total:,} words and marks were read; --sentences N reads more passages"
 
 
-class SummarizeCommand(ShortenCommand):
+class SummarizeCommand(CompressCommand):
+    """Write each text in one line, or in several, and show which words the model read for each word it wrote.
+
+    The style `headline` writes a new sentence. `compress` deletes words of each sentence and changes no other. `auto`
+    compresses a text of one sentence, and writes a headline for a longer text.
+    """
+
     task = "text_summarization"
     other_tasks = ("sentence_compression",)
     examples = (
@@ -164,14 +264,9 @@ def _lines(name: str) -> Iterable[_Text]:
 
 
 def _check_text(name: str, contents: bytes) -> None:
-    """Refuses pictures, PDF files, archives, programs and other files that are not text in UTF-8."""
+    """Reject pictures, PDF files, archives, programs and other files that are not UTF-8 text."""
     start = contents[:_CHECKED_BYTES]
     wrong = len(_NO_TEXT.findall(start.decode("utf-8", "replace")))
     if start.startswith(_MAGIC) or b"\0" in start or wrong > 0.3 * len(start):
         shown = "standard input" if name == STANDARD_INPUT else name
         raise ValueError(f"{shown} is not a text file. Give plain text in UTF-8.")
-
-
-COMMAND = SummarizeCommand()
-add_arguments = COMMAND.add_arguments
-run = COMMAND.run

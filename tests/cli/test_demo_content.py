@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from attention_apps.applications import Caption, SpokenWord, Summary, SummaryLine, Transcript, TranscriptPart
-from attention_apps.cli.web_answers import about, caption_answer, message, text_answer, transcript_answer
+from attention_apps.cli.demo_content import about, caption_answer, message, text_answer, transcript_answer
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]], np.float32)
 

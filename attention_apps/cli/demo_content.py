@@ -1,4 +1,4 @@
-"""What the page of `attention-apps demo` shows of a result: the answer, alternatives, and where the model looked."""
+"""What the demonstrations show: samples to try, and results as HTML for the page."""
 
 import base64
 import dataclasses
@@ -8,7 +8,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# The frame is as high as what is in it, which changes with the width of the window.
+# Photos that come with scikit-image, free to show.
+PHOTOS = ("camera", "astronaut", "cat", "coffee")
+TEXTS = (
+    "Researchers at the University of Westmere have found a new species of frog in a city park. The frog, which is "
+    "smaller than a fingernail, lives under wet leaves and sings only at night.",
+    "The town of Brookfield will close its old harbor bridge to cars next month after engineers warned that its steel "
+    "cables had rusted faster than expected, the mayor said on Tuesday.",
+    "A rare white otter that escaped from the Larkhill zoo on Sunday has been found unharmed in a farmer's pond eight "
+    "miles away, keepers said on Tuesday.",
+)
+# English sentences like those the translator was trained on.
+DESCRIPTIONS = (
+    "Two dogs are playing in the snow.",
+    "A man in a blue shirt is standing on a ladder cleaning a window.",
+    "I am eating an apple.",
+)
+# Sentences spoken by Flite, by the name of the recording. recordings/README.md names voices and license.
+SENTENCES = {
+    "train.flac": "The train to the mountains leaves at half past nine. "
+    "Please keep your ticket until the end of the journey.",
+    "message.flac": "If you would like to hear this message again, stay on the line, "
+    "and someone will be with you shortly.",
+}
+# Keeps the frame as high as its content, which changes with the width of the window.
 _FIT = (
     "const page = this.contentDocument.documentElement;"
     "new ResizeObserver(() => { this.style.height = page.offsetHeight + 'px'; }).observe(page);"
@@ -39,15 +62,29 @@ STYLE = """.answer .text { font-size: 1.4rem; line-height: 1.3; font-weight: 600
 .message code { white-space: nowrap; }"""
 
 
+def sample_recordings() -> list[Path]:
+    """Return the paths of the recordings of `SENTENCES`."""
+    return [Path(__file__).parent / "recordings" / name for name in SENTENCES]
+
+
+def sample_photos() -> list[Any]:
+    """Return the pixels of `PHOTOS`."""
+    try:
+        from skimage import data
+    except ImportError:
+        raise ValueError("The photos come with scikit-image: `pip install 'attention_apps[demo]'`") from None
+    return [getattr(data, name)() for name in PHOTOS]
+
+
 def caption_answer(caption: Any) -> str:
-    """The words of the caption under the photo, each lighting up where the model looked for it."""
-    # The alternatives stand on our page already.
+    """Show the caption; each word highlights where the model looked for it."""
+    # Our page lists the alternatives already.
     alone = dataclasses.replace(caption, alternatives=caption.alternatives[:1])
     return _answer(caption, "Where the model looked", _frame(alone.to_html, "where the model looked in the photo"))
 
 
 def transcript_answer(transcript: Any) -> str:
-    """The spectrogram with the words on it, what was listened to for each letter, and the times of the words."""
+    """Show the spectrogram, the attention of each letter, and the times of the words."""
     if not transcript.text:
         return message("Nothing was heard in this recording that the recognizer is sure of.", is_problem=True)
     looked = _picture(transcript.plot, "spectrogram and attention") + _frame(transcript.to_html, "times of the words")
@@ -56,7 +93,7 @@ def transcript_answer(transcript: Any) -> str:
 
 
 def text_answer(summary: Any) -> str:
-    """The words of a summary or translation, each lighting up the words that were read for it."""
+    """Show a summary or translation; each word highlights the source words that were read for it."""
     if not summary.lines:
         return message("There is no text here: paste one first.", is_problem=True)
     note = None
@@ -67,14 +104,14 @@ def text_answer(summary: Any) -> str:
 
 
 def about(purpose: str | None, limits: str | None) -> str:
-    """What a model knows, and what it does not know."""
+    """Say what a model is made for and what not."""
     lines = [("Made for", purpose), ("Not for", limits)]
     shown = "".join(f"<p><strong>{label}:</strong> {html.escape(text)}.</p>" for label, text in lines if text)
     return f'<div class="about">{shown}</div>'
 
 
 def message(text: str, is_problem: bool = False) -> str:
-    """Something to tell the user in place of an answer; what stands between backticks is code."""
+    """Show a message in place of an answer. Text between backticks is code."""
     parts = html.escape(text).split("`")
     marked = "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
     kind = 'problem" role="alert' if is_problem else ""
@@ -102,7 +139,7 @@ def _answer(result: Any, title: str, looked: str, note: str | None = None) -> st
 
 
 def _frame(write: Callable[[Path], None], title: str) -> str:
-    """A page that is written to a file, as a frame of ours."""
+    """Return a page that `write` writes to a file, as a frame."""
     page = _written(write, "page.html").decode()
     attributes = f'title="{title}" scrolling="no" srcdoc="{html.escape(page)}" onload="{html.escape(_FIT)}"'
     return f'<div class="frame"><iframe {attributes}></iframe></div>'
