@@ -1,12 +1,12 @@
-"""BLEU of plain text, comparable between papers."""
+"""Metrics of translations, computed by sacreBLEU: BLEU of plain text, and chrF."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import zip_longest
 
 import numpy as np
 
-from attention_apps.metrics.metric_result import MetricResult
-from attention_apps.metrics.text_pairs import References, check_pairs
+from attention_apps.metrics.metric import MetricResult, References, check_pairs
 
 _ORDERS = 4
 _SIGNATURE = "case:mixed|eff:no|tok:13a|smooth:exp"
@@ -31,15 +31,15 @@ def sacre_bleu(hypotheses: Sequence[str], references: References) -> MetricResul
     )
     return MetricResult(
         name="sacre_bleu",
-        score=_score(statistics.sum(axis=0)),
+        score=_bleu(statistics.sum(axis=0)),
         items=np.asarray([score.score for score in sentences]),
         statistics=statistics,
-        combine=_score,
+        combine=_bleu,
         details={"signature": f"nrefs:{min(map(len, references))}|{_SIGNATURE}|version:{version('sacrebleu')}"},
     )
 
 
-def _score(total: np.ndarray) -> float:
+def _bleu(total: np.ndarray) -> float:
     from sacrebleu.metrics import BLEU
 
     length, reference_length, *counts = total.tolist()
@@ -47,3 +47,33 @@ def _score(total: np.ndarray) -> float:
         counts[:_ORDERS], counts[_ORDERS:], int(length), int(reference_length), smooth_method="exp"
     )
     return float(score.score)
+
+
+def chrf(hypotheses: Sequence[str], references: References) -> MetricResult:
+    """Compute corpus chrF2 from 0 to 100 with sacreBLEU's defaults: six orders of characters, no words.
+
+    Of several references, the closest counts. `details` has the signature.
+
+    Reference: Popović 2015.
+    """
+    from sacrebleu.metrics import CHRF
+
+    hypotheses, references = check_pairs(hypotheses, references)
+    metric = CHRF()
+    # Each row has the n-grams of the text, of its reference and of both, for each order.
+    rows = metric._extract_corpus_statistics(hypotheses, list(zip_longest(*references)))
+    statistics = np.asarray(rows, dtype=np.float64)
+    return MetricResult(
+        name="chrf",
+        score=_chrf(statistics.sum(axis=0)),
+        items=np.asarray([_chrf(row) for row in statistics]),
+        statistics=statistics,
+        combine=_chrf,
+        details={"signature": str(metric.get_signature())},
+    )
+
+
+def _chrf(total: np.ndarray) -> float:
+    from sacrebleu.metrics import CHRF
+
+    return float(CHRF()._compute_f_score(total.tolist()))
