@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from attention_apps.constants import END, PADDING
-from attention_apps.decoding.state import PER_ITEM
+from attention_apps.decoding.scorers import PER_ITEM
 from attention_apps.layers.additive_scores import takes_single_step
 from attention_apps.layers.loops import scan_time
 from attention_apps.models.decoder import Decoder, repeat_for_targets, serialize_unbuilt

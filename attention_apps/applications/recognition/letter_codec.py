@@ -11,8 +11,7 @@ from attention_apps.applications.recognition.codec import SpeechCodec
 from attention_apps.applications.recognition.config import RecognizerConfig, SpeechDecodingOptions
 from attention_apps.applications.recognition.word_times import letter_spans
 from attention_apps.constants import END
-from attention_apps.decoding.ctc_alignment import align_ctc
-from attention_apps.decoding.ctc_prefix_scorer import ctc_prefix_scorer
+from attention_apps.decoding.ctc import align_ctc, ctc_prefix_scorer
 from attention_apps.decoding.ngram_model import NgramModel
 from attention_apps.preprocessing.characters import normalize, tokenize
 from attention_apps.preprocessing.vocabulary import Vocabulary
