@@ -1,14 +1,63 @@
-"""CTC in decoding: a scorer of prefixes for the search, and the alignment of a text with frames."""
+"""Connectionist temporal classification: the loss, a scorer of prefixes for the search, and the alignment with frames.
+
+The blank is id 0, the padding of our tokens. Start and end tokens are not letters.
+"""
 
 import math
 
 import tensorflow as tf
 from keras import ops
 
-from attention_apps.constants import END, PADDING, START, VERY_NEGATIVE
+from attention_apps.constants import END, PADDING, START, UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding.scorers import Scorer, State, Tensor
 
-_BLANK = PADDING
+BLANK = PADDING
+
+
+def ctc_losses(logits: tf.Tensor, mask: tf.Tensor, tokens: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the negative log-probability of each text, summed over all its alignments with the frames.
+
+    Args:
+        logits: `(batch, source, vocabulary)`.
+        mask: Boolean `(batch, source)`; `True` means real.
+        tokens: `(batch, target)`: letters, with or without start and end tokens, padded with 0.
+
+    Returns:
+        The losses, `(batch,)`, and whether there are enough frames, boolean `(batch,)`. A text with too few frames has
+        no finite loss; its loss is 0.
+
+    Reference:
+        Graves et al. 2006, "Connectionist Temporal Classification", section 4.1.
+    """
+    logits = tf.cast(logits, tf.float32)
+    frames = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
+    fits = frames >= _frames_needed(tokens)
+    letters = tf.where(tokens > END, tf.cast(tokens, tf.int32), BLANK)
+    is_empty = tf.reduce_all(letters == BLANK, axis=1)
+    # The kernel rejects a text without letters. Such rows, and those that do not fit, get a placeholder.
+    placeholder = tf.one_hot(0, tf.shape(letters)[1], on_value=UNKNOWN, off_value=BLANK, dtype=tf.int32)
+    spelled = tf.where((is_empty | ~fits)[:, tf.newaxis], placeholder, letters)
+    # The kernel for sparse labels is several times faster than `tf.nn.ctc_loss` with dense labels.
+    indices = tf.where(spelled != BLANK)
+    blank_last = tf.concat([logits[..., BLANK + 1 :], logits[..., : BLANK + 1]], axis=-1)
+    losses, _ = tf.raw_ops.CTCLoss(
+        inputs=tf.transpose(blank_last, (1, 0, 2)),
+        labels_indices=indices,
+        labels_values=tf.gather_nd(spelled, indices) - 1,
+        sequence_length=tf.maximum(frames, 1),
+        ctc_merge_repeated=True,
+    )
+    blank_losses = tf.reduce_logsumexp(logits, axis=-1) - logits[..., BLANK]
+    silence_losses = tf.reduce_sum(tf.where(mask, blank_losses, 0.0), axis=1)
+    return tf.where(fits, tf.where(is_empty, silence_losses, losses), 0.0), fits
+
+
+def _frames_needed(tokens: tf.Tensor) -> tf.Tensor:
+    """Return the minimum number of frames, `(batch,)`: one for each letter, and a blank between two equal letters."""
+    tokens = tf.cast(tokens, tf.int32)
+    is_letter = tokens > END
+    repeats = is_letter[:, 1:] & (tokens[:, 1:] == tokens[:, :-1])
+    return tf.reduce_sum(tf.cast(is_letter, tf.int32), axis=1) + tf.reduce_sum(tf.cast(repeats, tf.int32), axis=1)
 
 
 def ctc_prefix_scorer(
@@ -36,7 +85,7 @@ def ctc_prefix_scorer(
     """
     log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     # A padding frame is a blank with probability 1, which changes no probability of a text.
-    only_blank = ops.where(ops.arange(ops.shape(log_probs)[-1]) == _BLANK, 0.0, VERY_NEGATIVE)
+    only_blank = ops.where(ops.arange(ops.shape(log_probs)[-1]) == BLANK, 0.0, VERY_NEGATIVE)
     log_probs = ops.where(ops.expand_dims(ops.cast(mask, "bool"), -1), log_probs, only_blank)
     prefix_scorer = _PrefixScorer(start_token, end_token)
     return Scorer(prefix_scorer, prefix_scorer.init_state(log_probs), weight, upper_bound=0.0)
@@ -59,7 +108,7 @@ class _PrefixScorer:
 
     def init_state(self, log_probs: Tensor) -> State:
         """Return the state of the empty prefix: all frames are blank."""
-        blank = _with_first(0.0, ops.cumsum(log_probs[..., _BLANK], axis=1))
+        blank = _with_first(0.0, ops.cumsum(log_probs[..., BLANK], axis=1))
         nothing = ops.zeros_like(blank[:, 0])
         return {
             "log_probs": log_probs,
@@ -84,7 +133,7 @@ class _PrefixScorer:
         log_probs = _of_token(state["log_probs"], token)  # (R, S)
         entering = _entering(state, ops.expand_dims(token == state["last"], 1)) + log_probs
         letter = _with_first(VERY_NEGATIVE, _log_recurrence(log_probs, entering))
-        blank_log_probs = state["log_probs"][..., _BLANK]
+        blank_log_probs = state["log_probs"][..., BLANK]
         blank = _with_first(VERY_NEGATIVE, _log_recurrence(blank_log_probs, letter[:, :-1] + blank_log_probs))
         prefix = ops.maximum(ops.logsumexp(entering, axis=1), VERY_NEGATIVE)
         return {"letter": letter, "blank": blank, "prefix": prefix, "last": token}
@@ -98,7 +147,7 @@ class _PrefixScorer:
         prefixes = ops.where(tokens == last, ops.logsumexp(again, axis=1, keepdims=True), prefixes)
         whole = ops.logaddexp(state["letter"][:, -1:], state["blank"][:, -1:])
         prefixes = ops.where(tokens == self.end_token, whole, prefixes)
-        never = ops.logical_or(tokens == _BLANK, tokens == self.start_token)
+        never = ops.logical_or(tokens == BLANK, tokens == self.start_token)
         prefixes = ops.where(never, VERY_NEGATIVE, ops.maximum(prefixes, VERY_NEGATIVE))
         return ops.minimum(prefixes - ops.expand_dims(state["prefix"], 1), 0.0)
 
@@ -169,8 +218,8 @@ def align_ctc(
     """
     log_probs = tf.transpose(tf.cast(log_probs, tf.float64), [1, 0, 2])  # (S, B, V)
     # The states of a path: the tokens with blanks before, between and after them, `(batch, 2 * target + 1)`.
-    pairs = tf.stack([tf.fill(tf.shape(token_ids), tf.constant(_BLANK, token_ids.dtype)), token_ids], axis=2)
-    states = tf.pad(tf.reshape(pairs, tf.shape(token_ids) * [1, 2]), [[0, 0], [0, 1]], constant_values=_BLANK)
+    pairs = tf.stack([tf.fill(tf.shape(token_ids), tf.constant(BLANK, token_ids.dtype)), token_ids], axis=2)
+    states = tf.pad(tf.reshape(pairs, tf.shape(token_ids) * [1, 2]), [[0, 0], [0, 1]], constant_values=BLANK)
     totals, moves = _forward(log_probs, num_frames, states)
     # A path ends in the last token or in the blank after it.
     blank, token = 2 * num_tokens, tf.maximum(2 * num_tokens - 1, 0)
@@ -192,7 +241,7 @@ def _forward(log_probs: tf.Tensor, num_frames: tf.Tensor, states: tf.Tensor) -> 
         Totals, `(batch, states)`, and moves of 0, 1 or 2 states, `(source, batch, states)`.
     """
     # Only a token that differs from the token before can be reached without a blank. Blanks never differ.
-    can_skip = states != _shift(states, 2, _BLANK)
+    can_skip = states != _shift(states, 2, BLANK)
     length = tf.shape(log_probs)[0]
 
     def scores(frame: tf.Tensor) -> tf.Tensor:

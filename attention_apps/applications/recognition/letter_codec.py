@@ -13,7 +13,7 @@ from attention_apps.applications.recognition.word_times import letter_spans
 from attention_apps.constants import END
 from attention_apps.decoding.ctc import align_ctc, ctc_prefix_scorer
 from attention_apps.decoding.ngram_model import NgramModel
-from attention_apps.preprocessing.characters import normalize, tokenize
+from attention_apps.preprocessing.text import normalize_transcript
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
 LANGUAGE_MODEL = "language_model.txt"
@@ -36,7 +36,7 @@ class LetterCodec(SpeechCodec):
 
     def letters(self, text: str) -> list[str]:
         """The letters of a transcript, as the configuration has them written."""
-        return tokenize(normalize(text, self.config.case, self.config.punctuation))
+        return list(normalize_transcript(text, self.config.case, self.config.punctuation))
 
     def encode(self, text: str) -> list[int]:
         return self.vocabulary.encode(self.letters(text))

@@ -14,8 +14,8 @@ from attention_apps.constants import END, PADDING
 from attention_apps.decoding import DecodingResult
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES, SAMPLES_PER_FRAME
 from attention_apps.preprocessing.audio import SAMPLE_RATE
-from attention_apps.preprocessing.characters import normalize
 from attention_apps.preprocessing.sub_words import SubWords
+from attention_apps.preprocessing.text import normalize_transcript
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
 
@@ -31,7 +31,7 @@ class SubWordCodec(SpeechCodec):
         self.sub_words = SubWords(vocabulary)
 
     def encode(self, text: str) -> list[int]:
-        return self.sub_words.encode(normalize(text, self.config.case, self.config.punctuation))
+        return self.sub_words.encode(normalize_transcript(text, self.config.case, self.config.punctuation))
 
     def fit_language_model(self, texts: Iterable[str], order: int) -> None:
         raise ValueError("A language model is for recognizers that write letters. This one writes sub-words.")

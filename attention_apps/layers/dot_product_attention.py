@@ -1,9 +1,71 @@
+"""Scaled dot-product attention, with one head and with several."""
+
 import math
 
 import keras
 from keras import ops
 
 from attention_apps.layers.masks import causal_mask, masked_softmax, over_targets
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class ScaledDotProductAttention(keras.layers.Layer):
+    """Scores each source position by its dot product with the query, divided by the square root of the dimension.
+
+    It has no parameters: the value is its own key.
+
+    Args:
+        causal: Whether a target position sees only the source positions up to itself; the last one sees all.
+
+    Call arguments:
+        query: `(batch, target, dim)`.
+        value: `(batch, source, dim)`.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the keys `(batch, source, dim)`.
+        state: Not used; returned as it is.
+
+    Returns:
+        The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state.
+
+    Example:
+
+    >>> attention = ScaledDotProductAttention()
+    >>> context, weights, _ = attention(query, value, value_mask=mask)
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, eq. 1.
+    """
+
+    def __init__(self, causal=False, **kwargs):
+        super().__init__(**kwargs)
+        self.causal = causal
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape):
+        if query_shape[-1] != value_shape[-1]:
+            raise ValueError(
+                "`query` and `value` must have the same last dimension. "
+                f"Received: query.shape={tuple(query_shape)}, value.shape={tuple(value_shape)}"
+            )
+
+    def prepare(self, value):
+        return ops.cast(value, self.compute_dtype)
+
+    def init_state(self, value):
+        return {}
+
+    def call(self, query, value, value_mask=None, prepared=None, state=None):
+        keys = self.prepare(value) if prepared is None else prepared
+        scores = ops.matmul(query / math.sqrt(query.shape[-1]), ops.swapaxes(keys, 1, 2))  # (B, T, S)
+        mask = over_targets(value_mask)
+        if self.causal:
+            seen = causal_mask(ops.shape(query)[1], ops.shape(value)[1])  # (T, S)
+            mask = seen if mask is None else ops.logical_and(mask, seen)
+        weights = masked_softmax(scores, mask)
+        return ops.matmul(weights, value), weights, {} if state is None else state
+
+    def get_config(self):
+        return {**super().get_config(), "causal": self.causal}
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
@@ -124,11 +186,15 @@ class MultiHeadAttention(keras.layers.Layer):
     def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
         prepared = self.prepare(value) if prepared is None else prepared
         query, mask = self._split(self.query_dense(query), self.num_heads), over_targets(value_mask)
-        if state:
-            mask = _both(_seen_in_cache(state, ops.shape(query)[1]), mask)
+        target, seen = ops.shape(query)[1], None
+        if state:  # each new position sees the cache up to itself
+            positions = ops.expand_dims(state["position"], 1) + ops.arange(target, dtype="int32")  # (B, T)
+            seen = ops.expand_dims(positions, 2) >= ops.arange(ops.shape(state["keys"])[1], dtype="int32")
             prepared = state = _append(state, prepared)
         elif self.causal:
-            mask = _both(causal_mask(ops.shape(query)[1], ops.shape(prepared["keys"])[1]), mask)
+            seen = causal_mask(target, ops.shape(prepared["keys"])[1])
+        if seen is not None:
+            mask = seen if mask is None else ops.logical_and(seen, mask)
         attend = self._attend if self.return_weights or (training and self.dropout) else self._attend_fused
         context, weights = attend(query, prepared["keys"], prepared["values"], mask, training)
         context = self.output_dense(ops.reshape(context, (*ops.shape(context)[:2], self.num_heads * self.key_dim)))
@@ -170,18 +236,8 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def _both(mask, other):
-    return mask if other is None else ops.logical_and(mask, other)
-
-
-def _seen_in_cache(state, target):
-    """`(batch, target, max_length)`: the cache positions that each new position sees, including itself."""
-    positions = ops.expand_dims(state["position"], 1) + ops.arange(target, dtype="int32")  # (B, T)
-    return ops.expand_dims(positions, 2) >= ops.arange(ops.shape(state["keys"])[1], dtype="int32")
-
-
 def _append(state, new):
-    """Writes the new keys and values after the last position of the cache."""
+    """Write the new keys and values after the last position of the cache."""
     length, added = ops.shape(state["keys"])[1], ops.shape(new["keys"])[1]
     index = ops.arange(length, dtype="int32") - ops.expand_dims(state["position"], 1)  # (B, max_length)
     written = ops.logical_and(index >= 0, index < added)[..., None, None]

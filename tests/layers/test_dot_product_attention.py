@@ -3,22 +3,49 @@ import numpy as np
 import pytest
 from keras import ops
 
+from attention_apps.layers.dot_product_attention import MultiHeadAttention, ScaledDotProductAttention
 from attention_apps.layers.loops import scan_time
-from attention_apps.layers.multi_head_attention import MultiHeadAttention
-from tests.layers.contract import ATTENTION_CHECKS, assert_close, call, example
-from tests.layers.reference import multi_head_attention
+from tests.layers.contract import ATTENTION_CHECKS, VALUE_DIM, assert_close, call, example
+from tests.layers.reference import multi_head_attention, softmax
+
+
+@pytest.mark.parametrize("check", ATTENTION_CHECKS)
+def test_it_keeps_the_contract(check):
+    check(ScaledDotProductAttention)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_it_is_the_formula_of_the_paper(causal):
+    query, value, mask = example()
+    context, weights, _ = call(ScaledDotProductAttention(causal=causal), query, value, mask)
+    seen = mask[:, None] & (np.tri(3, 5, 2, dtype=bool) if causal else True)
+    expected = softmax(query @ value.swapaxes(1, 2) / np.sqrt(VALUE_DIM), seen)
+    assert_close((weights, context), (expected, expected @ value))
+
+
+def test_causal_weights_lie_below_the_diagonal():
+    _, value, _ = example()
+    _, weights, _ = call(ScaledDotProductAttention(causal=True), value, value)
+    assert not np.any(np.triu(np.array(weights)[0], 1))
+
+
+def test_query_and_value_must_be_of_the_same_size():
+    query, value, _ = example(query_dim=4)
+    with pytest.raises(ValueError, match="must have the same last dimension. Received: query.shape=\\(2, 3, 4\\)"):
+        call(ScaledDotProductAttention(), query, value)
+
 
 BATCH, TIME, DIM = 2, 5, 7
 
 
 @pytest.mark.parametrize("check", ATTENTION_CHECKS)
-def test_it_keeps_the_contract(check):
+def test_multi_head_attention_keeps_the_contract(check):
     check(lambda: MultiHeadAttention(6, 3, num_key_value_heads=2), query_dim=4)
 
 
 @pytest.mark.parametrize("heads", [None, 3, 1])
 @pytest.mark.parametrize("causal", [False, True])
-def test_it_is_the_formula_of_the_paper(heads, causal):
+def test_multi_head_attention_is_the_formula_of_the_paper(heads, causal):
     layer = MultiHeadAttention(6, 4, num_key_value_heads=heads, causal=causal)
     query, value, mask = example(query_dim=10)
     context, weights, _ = call(layer, query, value, mask)
