@@ -13,14 +13,13 @@ from .applications import (
     load,
 )
 from .decoding.beam_search import beam_search
-from .decoding.options import DecodingOptions
-from .decoding.result import DecodingResult
+from .decoding.options import DecodingOptions, DecodingResult
 from .decoding.sampling import sample
 from .models.pointer_generator import PointerGenerator
 from .models.recurrent_decoder import RecurrentDecoder
 from .models.seq2seq import Seq2Seq
 from .models.text_encoder import TextEncoder
-from .models.transformer_decoder import TransformerDecoder
+from .models.transformer import TransformerDecoder
 from .preprocessing.vocabulary import Vocabulary
 from .training.config import TrainingConfig
 from .training.trainer import Trainer

@@ -17,7 +17,7 @@ from attention_apps.constants import END, PADDING
 from attention_apps.metrics import wer
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
 from attention_apps.preprocessing.audio_augmentation import colored_noise
-from attention_apps.preprocessing.characters import normalize
+from attention_apps.preprocessing.text import normalize_transcript
 from tests.applications.recognizers import wav_bytes
 from tests.serving.fresh_process import call_in_fresh_process
 
@@ -211,11 +211,11 @@ def test_words_are_at_the_times_at_which_they_were_said(speller):
 
 
 def plain(text):
-    return normalize(text, "lower").split()
+    return normalize_transcript(text, "lower").split()
 
 
 def error_rate(text, name):
-    return wer([normalize(text, "lower")], [[normalize(SENTENCES[name], "lower")]]).score
+    return wer([normalize_transcript(text, "lower")], [[normalize_transcript(SENTENCES[name], "lower")]]).score
 
 
 def test_sentences_of_english_are_understood_with_the_times_of_their_words(recognizer):

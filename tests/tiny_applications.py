@@ -12,9 +12,9 @@ from attention_apps.applications import (
     TextSummarizer,
     TextTranslator,
 )
+from attention_apps.preprocessing.sub_words import BYTES
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
-from attention_apps.preprocessing.word_pieces import BYTES
 from attention_apps.training.config import read_config
 
 TEXT = "Yesterday in the morning, Alice likes Bob in the old town. It was reported by the police of Zork, they said."

@@ -232,8 +232,7 @@ class _ByLength:
 
     @staticmethod
     def _task(text: bytes) -> str:
-        from attention_apps.preprocessing.sentence_words import tokenize_sentence
-        from attention_apps.preprocessing.sentences import sentence_starts
+        from attention_apps.preprocessing.sentences import sentence_starts, tokenize_sentence
 
         starts = sentence_starts(tokenize_sentence([text])).flat_values.numpy()
         return "text_summarization" if starts.sum() > 1 else "sentence_compression"

@@ -1,10 +1,8 @@
 from .batches import Batches
+from .caches import FeatureCache, ProbeCache
 from .data_check import DataCheck
 from .data_report import DataReport
-from .feature_cache import FeatureCache
-from .line_reader import LineReader
-from .manifest import Manifest, Row, group_rows, hold_out
-from .probe_cache import ProbeCache
+from .manifest import LineReader, Manifest, Row, group_rows, hold_out
 
 __all__ = [
     "Batches",

@@ -202,21 +202,17 @@ class Batches:
         batch = []
         for number, (_, spec) in enumerate(self._entries):
             arrays = [example[number] for example in examples]
-            shape = self._padded_shape(spec, arrays)
+            # Without examples the length is 2, so that a loop over all tokens but the last has one iteration.
+            shape = [max((a.shape[i] for a in arrays), default=2) if n is None else n for i, n in enumerate(spec.shape)]
+            padded_axes = [i for i, size in enumerate(spec.shape) if size is None]
+            if padded_axes:
+                shape[padded_axes[-1]] = -(-shape[padded_axes[-1]] // self.pad_to_multiple) * self.pad_to_multiple
             padded = np.zeros((max(len(arrays), 1), *shape), spec.dtype.as_numpy_dtype)
             for row, array in enumerate(arrays):
                 place: tuple = (row, *map(slice, array.shape))
                 padded[place] = array
             batch.append(padded)
         return batch
-
-    def _padded_shape(self, spec: tf.TensorSpec, arrays: list[np.ndarray]) -> list[int]:
-        # Without examples the length is 2, so that a loop over all tokens but the last has one iteration.
-        shape = [max((a.shape[i] for a in arrays), default=2) if n is None else n for i, n in enumerate(spec.shape)]
-        padded_axes = [i for i, size in enumerate(spec.shape) if size is None]
-        if padded_axes:
-            shape[padded_axes[-1]] = -(-shape[padded_axes[-1]] // self.pad_to_multiple) * self.pad_to_multiple
-        return shape
 
 
 def _compute(number: int, epoch: int, batch: int, shard: int, num_shards: int) -> list[np.ndarray]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import track
 
+from attention_apps.data.caches import ProbeCache
 from attention_apps.data.data_report import DataReport, Histogram
-from attention_apps.data.line_reader import Problem
-from attention_apps.data.manifest import Manifest, Row
-from attention_apps.data.probe_cache import ProbeCache
+from attention_apps.data.manifest import Manifest, Problem, Row
 
 # A source is probed once per check if it appears again within this many files.
 _REMEMBERED_FILES = 10_000
@@ -219,9 +218,9 @@ class _ManifestCheck:
         check = self.check
         if not target_length:
             return "empty text", f"`{check.target}` is empty"
-        if _exceeds(target_length, check.max_target_length):
+        if check.max_target_length is not None and target_length > check.max_target_length:
             return "too long", f"`{check.target}` has {target_length:,} tokens, more than {check.max_target_length:,}"
-        if _exceeds(length, check.max_source_length):
+        if length is not None and check.max_source_length is not None and length > check.max_source_length:
             return "too long", f"the length of `{check.source}` is {length:,g}, more than {check.max_source_length:,g}"
         reason = check.reject(row, length) if check.reject else None
         return ("unusable", reason) if reason else None
@@ -253,10 +252,6 @@ class _ManifestCheck:
 
     def _report(self, row: Row, kind: str, message: str) -> None:
         self.report.add(Problem(kind, row.file, row.line, message))
-
-
-def _exceeds(length: float | None, limit: float | None) -> bool:
-    return length is not None and limit is not None and length > limit
 
 
 def _digest(text: str) -> int:

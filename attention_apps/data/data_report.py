@@ -11,8 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from attention_apps.data.line_reader import Problem
-from attention_apps.data.manifest import Manifest, Row
+from attention_apps.data.manifest import Manifest, Problem, Row
 
 # A row with one of these problems is used; with any other problem it is skipped.
 KEPT_KINDS = frozenset({"duplicate", "leak", "unknown"})
@@ -127,34 +126,23 @@ class DataReport:
         """Format the report as tables and histograms for the terminal."""
         text = io.StringIO()
         console = Console(file=text, width=110, markup=False, highlight=False, emoji=False)
-        console.print(self._overview())
+        overview = Table("data", "rows", "used", "unknown tokens", title="Data check", title_justify="left")
+        for name, rows in self.rows.items():
+            rates = [f"{column} {rate:.2%}" for column, rate in self.unknown_rate.get(name, {}).items()]
+            overview.add_row(name, f"{rows:,}", f"{self.used[name]:,}", ", ".join(rates) or "-")
+        console.print(overview)
         if self.counts:
-            console.print(self._problem_table())
-            console.print(self._examples(), soft_wrap=True)
+            problems, examples = Table("problem", "rows", "the row is"), []
+            for kind, count in self.counts.most_common():
+                problems.add_row(kind, f"{count:,}", "used" if kind in KEPT_KINDS else "skipped")
+                shown = [problem for problem in self.problems if problem.kind == kind][:MAX_SHOWN]
+                examples += [f"{kind}: {problem}" for problem in shown]
+                if count > len(shown):
+                    examples.append(f"{kind}: … and {count - len(shown):,} more")
+            console.print(problems)
+            console.print("\n".join(examples), soft_wrap=True)
         for name, columns in self.lengths.items():
             for column, histogram in columns.items():
                 summary = f"median {histogram.median:,.4g}, mean {histogram.mean:,.4g}"
                 console.print(f"\n{name}: length of `{column}`, {summary}\n{histogram.to_text()}", soft_wrap=True)
         return text.getvalue()
-
-    def _examples(self) -> str:
-        lines = []
-        for kind, count in self.counts.most_common():
-            shown = [problem for problem in self.problems if problem.kind == kind][:MAX_SHOWN]
-            lines += [f"{kind}: {problem}" for problem in shown]
-            if count > len(shown):
-                lines.append(f"{kind}: … and {count - len(shown):,} more")
-        return "\n".join(lines)
-
-    def _overview(self) -> Table:
-        table = Table("data", "rows", "used", "unknown tokens", title="Data check", title_justify="left")
-        for name, rows in self.rows.items():
-            rates = [f"{column} {rate:.2%}" for column, rate in self.unknown_rate.get(name, {}).items()]
-            table.add_row(name, f"{rows:,}", f"{self.used[name]:,}", ", ".join(rates) or "-")
-        return table
-
-    def _problem_table(self) -> Table:
-        table = Table("problem", "rows", "the row is")
-        for kind, count in self.counts.most_common():
-            table.add_row(kind, f"{count:,}", "used" if kind in KEPT_KINDS else "skipped")
-        return table

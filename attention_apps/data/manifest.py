@@ -1,17 +1,106 @@
 """Manifests: CSV, TSV or JSONL files, optionally compressed, with a source and its target in each row."""
 
+import codecs
 import csv
+import gzip
 import json
 import os
 import random
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from attention_apps.data.line_reader import MAX_LINE_BYTES, LineReader, Problem, raise_problem
+from attention_apps.terminal import printable
+
+MAX_LINE_BYTES = 1_000_000
+
+_WRONG_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem with a line of a data file."""
+
+    kind: str
+    file: Path
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return printable(f"{self.file}, line {self.line}: {self.message}")
+
+
+def raise_problem(problem: Problem) -> None:
+    """Raise a problem as an error: the default where problems are not collected."""
+    raise ValueError(str(problem))
+
+
+class LineReader:
+    """The decoded lines of a UTF-8 file, read in bounded memory and decompressed if its name ends in .gz.
+
+    A line that is not text (not UTF-8, with a NUL, longer than a million bytes) is reported and yielded empty. A
+    `ValueError` is raised if this is the first line: the file is not a text file.
+
+    Attributes:
+        number: the number of the last line, counted from 1.
+        damaged: set to true when a line is reported; never set back here.
+    """
+
+    def __init__(self, file: Path, on_problem: Callable[[Problem], None]):
+        self.file = file
+        self.number = 0
+        self.damaged = False
+        self.on_problem = on_problem
+
+    def __iter__(self) -> Iterator[str]:
+        if not self.file.is_file():
+            raise FileNotFoundError(f"There is no file {self.file}")
+        unpack = gzip.open if self.file.suffix == ".gz" else open
+        try:
+            with unpack(self.file, "rb") as stream:
+                while line := stream.readline(MAX_LINE_BYTES + 1):
+                    self.number += 1
+                    yield self._decode(line, stream)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            message = f"{self.file}, after line {self.number}: the gzip data is broken: {error}"
+            raise ValueError(message) from None
+
+    def report(self, message: str, kind: str = "broken row", line: int | None = None) -> None:
+        """Report a problem with a line, by default with the last one."""
+        self.on_problem(Problem(kind, self.file, self.number if line is None else line, message))
+
+    def _decode(self, line: bytes, stream: gzip.GzipFile | BinaryIO) -> str:
+        if self.number == 1:
+            for mark, encoding in _WRONG_MARKS.items():
+                if line.startswith(mark):
+                    raise ValueError(f"{self.file} is {encoding} text; save it as UTF-8.")
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if len(line) > MAX_LINE_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_LINE_BYTES)
+            return self._drop(f"the line is longer than {MAX_LINE_BYTES:,} bytes")
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return self._drop(f"the line is not UTF-8 (byte 0x{line[error.start]:02x} at {error.start + 1})")
+        return self._drop("the line has a NUL character") if "\0" in text else text
+
+    def _drop(self, message: str) -> str:
+        if self.number == 1:
+            raise ValueError(f"{self.file} is not a text file in UTF-8: in line 1, {message}")
+        self.damaged = True
+        self.report(message, kind="encoding")
+        return ""
+
 
 CAPTION_FILES = ("captions.csv", "captions.tsv", "captions.jsonl", "captions.txt", "*.token.txt")
 IMAGE_FOLDERS = ("", "images", "Images")
@@ -53,7 +142,7 @@ class Manifest:
         """Yield the rows. A broken row is passed to `on_problem` and left out."""
         file = _captions_file(Path(self.path)) if Path(self.path).is_dir() else Path(self.path)
         lines = LineReader(file, on_problem)
-        for line, values in _reader(file)(lines, self.columns):
+        for line, values in _read_records(lines, self.columns):
             message = self._bad_value(values)
             if message:
                 lines.report(message, line=line)
@@ -71,16 +160,15 @@ class Manifest:
         return None
 
     def _rename(self, values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        """Give the columns our names, and find the files that they name."""
         renamed = {ours: values[theirs].strip() for ours, theirs in self.columns.items()}
+        places = IMAGE_FOLDERS if Path(self.path).is_dir() else IMAGE_FOLDERS[:1]
         for ours in self.paths:
-            renamed[ours] = renamed[ours] and self._locate(renamed[ours], folder)
+            if renamed[ours]:
+                candidates = [os.path.join(folder, place, renamed[ours]) for place in places]
+                renamed[ours] = next(filter(os.path.exists, candidates), candidates[0])
         taken = set(self.columns.values())
         return {name: value for name, value in values.items() if name not in taken} | renamed
-
-    def _locate(self, name: str, folder: Path) -> str:
-        places = IMAGE_FOLDERS if Path(self.path).is_dir() else IMAGE_FOLDERS[:1]
-        candidates = [os.path.join(folder, place, name) for place in places]
-        return next(filter(os.path.exists, candidates), candidates[0])
 
 
 def group_rows(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
@@ -101,14 +189,6 @@ def hold_out(rows: Sequence[Row], column: str, count: int, seed: int) -> tuple[l
 _Records = Iterator[tuple[int, dict[str, Any]]]
 
 
-def _reader(file: Path) -> Callable[[LineReader, Mapping[str, str]], _Records]:
-    readers = {".csv": _read_csv, ".tsv": _read_tsv, ".jsonl": _read_jsonl, ".txt": _read_txt}
-    suffix = Path(file.stem).suffix if file.suffix == ".gz" else file.suffix
-    if suffix.lower() not in readers:
-        raise ValueError(f"{file}: the name of a manifest must end in .csv, .tsv or .jsonl, with or without .gz.")
-    return readers[suffix.lower()]
-
-
 def _captions_file(folder: Path) -> Path:
     names = [*CAPTION_FILES, *(f"{name}.gz" for name in CAPTION_FILES)]
     found = sorted({file for name in names for file in folder.glob(name)})
@@ -118,7 +198,22 @@ def _captions_file(folder: Path) -> Path:
     return found[0]
 
 
-def _read_jsonl(lines: LineReader, columns: Mapping[str, str]) -> _Records:
+def _read_records(lines: LineReader, columns: Mapping[str, str]) -> _Records:
+    """Yield the line number and the values of each row, in the format that the name of the file says."""
+    file = lines.file
+    suffix = (Path(file.stem).suffix if file.suffix == ".gz" else file.suffix).lower()
+    if suffix == ".csv":
+        return _with_header(_csv_records(lines), lines, columns)
+    if suffix == ".tsv":
+        return _with_header(_tsv_records(lines), lines, columns)
+    if suffix == ".jsonl":
+        return _read_jsonl(lines)
+    if suffix == ".txt":
+        return _read_txt(lines, columns)
+    raise ValueError(f"{file}: the name of a manifest must end in .csv, .tsv or .jsonl, with or without .gz.")
+
+
+def _read_jsonl(lines: LineReader) -> _Records:
     for line in lines:
         if not line.strip():
             continue
@@ -133,17 +228,9 @@ def _read_jsonl(lines: LineReader, columns: Mapping[str, str]) -> _Records:
             lines.report(f"must be a JSON object, in braces. Received: {line.strip()[:80]}")
 
 
-def _read_csv(lines: LineReader, columns: Mapping[str, str]) -> _Records:
-    return _with_header(_csv_records(lines), lines, columns)
-
-
-def _read_tsv(lines: LineReader, columns: Mapping[str, str]) -> _Records:
-    return _with_header(_tsv_records(lines), lines, columns)
-
-
 def _read_txt(lines: LineReader, columns: Mapping[str, str]) -> _Records:
     if "\t" not in next(iter(LineReader(lines.file, lines.on_problem)), ""):
-        yield from _read_csv(lines, columns)
+        yield from _with_header(_csv_records(lines), lines, columns)
         return
     source, target, *_ = columns.values()
     for number, fields in _tsv_records(lines):

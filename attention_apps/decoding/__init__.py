@@ -4,8 +4,7 @@ Works with any `step(token, state) -> (logits, state)` and depends on no model.
 """
 
 from attention_apps.decoding.beam_search import beam_search
-from attention_apps.decoding.options import DecodingOptions
-from attention_apps.decoding.result import DecodingResult
+from attention_apps.decoding.options import DecodingOptions, DecodingResult
 from attention_apps.decoding.sampling import sample
 from attention_apps.decoding.scorers import Scorer, ensemble_state, ensemble_step
 

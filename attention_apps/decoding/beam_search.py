@@ -10,10 +10,21 @@ from typing import NamedTuple, TypeAlias
 
 from keras import ops
 
-from attention_apps.decoding.options import DecodingOptions
-from attention_apps.decoding.result import DecodingResult, make_result
+from attention_apps.decoding.options import DecodingOptions, DecodingResult, make_result
 from attention_apps.decoding.sampling import write_sequences
-from attention_apps.decoding.scorers import ScoredStep, Scorer, join_scorers, largest_gain
+from attention_apps.decoding.scorers import (
+    ScoredStep,
+    Scorer,
+    SplitState,
+    State,
+    Step,
+    Tensor,
+    as_tensors,
+    batch_size,
+    join_scorers,
+    keep_shape,
+    largest_gain,
+)
 from attention_apps.decoding.scoring import (
     Candidates,
     NextTokens,
@@ -26,7 +37,6 @@ from attention_apps.decoding.scoring import (
     score_next_tokens,
     values_of,
 )
-from attention_apps.decoding.state import SplitState, State, Step, Tensor, as_tensors, batch_size, keep_shape
 
 
 class Live(NamedTuple):
@@ -79,12 +89,12 @@ def beam_search(
     forced = forced_tokens(prefix, batch, options)
     scored_step, state = join_scorers(step, state, scorers)
     if options.beam_size == 1:
-        return write_sequences(scored_step, state, batch, forced, options, choose=_most_likely)
+
+        def most_likely(scores: Tensor, position: Tensor) -> Tensor:
+            return ops.cast(ops.argmax(scores, axis=-1), "int32")
+
+        return write_sequences(scored_step, state, batch, forced, options, choose=most_likely)
     return _BeamSearch(scored_step, forced, largest_gain(scorers), options).run(as_tensors(state), batch)
-
-
-def _most_likely(scores: Tensor, position: Tensor) -> Tensor:
-    return ops.cast(ops.argmax(scores, axis=-1), "int32")
 
 
 class _BeamSearch:
@@ -102,7 +112,14 @@ class _BeamSearch:
         start = ops.full((batch,), self.options.start_token, "int32")
         outputs, new_state = self.step(start, state)
         split = SplitState(state, new_state, self.options.beam_size)
-        live, finished = start_hypotheses(batch, self.options)
+        # One empty live hypothesis per item, and no finished ones: every score is -inf.
+        zeros, missing = (
+            ops.zeros((batch, 1), "float32"),
+            ops.full((batch, self.options.num_best), -math.inf, "float32"),
+        )
+        live = Live(ops.zeros((batch, 1, self.options.max_length), "int32"), zeros, zeros)
+        tokens = ops.zeros((batch, self.options.num_best, self.options.max_length), "int32")
+        finished = Finished(tokens, missing, missing)
         variables = self._advance(position, live, finished, outputs, new_state, split)
 
         def body(position: Tensor, last: Tensor, live: Live, finished: Finished, moving: list[Tensor]) -> _Variables:
@@ -145,17 +162,15 @@ class _BeamSearch:
         return position + 1, ops.reshape(last, (-1,)), live, finished, moving
 
     def _candidates(self, next_tokens: NextTokens, live: Live, position: Tensor) -> Candidates:
-        """The best continuations: twice `beam_size`, so that `beam_size` stay live even if the others all end."""
+        """Return the best continuations: twice `beam_size`, so that enough stay live even if half of them end."""
         offsets = live.totals - ops.reshape(next_tokens.normalizer, (-1, live.totals.shape[1]))
         candidates = best_candidates(next_tokens.allowed, offsets, 2 * self.options.beam_size)
         if self.forced is None:
             return candidates
-        return self._force(candidates, forced_at(self.forced, position), next_tokens.scores, offsets)
-
-    def _force(self, candidates: Candidates, forced: Tensor, scores: Tensor, offsets: Tensor) -> Candidates:
-        """Keep only the forced token, if there is one. All earlier tokens were forced too, so there is one beam."""
+        # Keep only the forced token, if there is one. All earlier tokens were forced too, so there is one beam.
+        forced = forced_at(self.forced, position)
         rows = ops.arange(ops.shape(offsets)[0]) * offsets.shape[1]
-        total = ops.expand_dims(offsets[:, 0] + values_of(scores, rows, forced), 1)
+        total = ops.expand_dims(offsets[:, 0] + values_of(next_tokens.scores, rows, forced), 1)
         forced = ops.expand_dims(forced, 1)
         is_first = ops.arange(2 * self.options.beam_size) == 0
         return Candidates(
@@ -165,7 +180,7 @@ class _BeamSearch:
         )
 
     def _log_probs(self, next_tokens: NextTokens, live: Live, candidates: Candidates) -> Tensor:
-        """The candidates' log-probabilities under the model alone, summed from the start."""
+        """Return the candidates' log-probabilities under the model alone, summed from the start."""
         if next_tokens.scores is next_tokens.logits:
             return candidates.totals
         beams = live.totals.shape[1]
@@ -177,15 +192,6 @@ class _BeamSearch:
     def _coverage(self, state: State, beams: int) -> Tensor | None:
         coverage = coverage_scores(state["model"], self.options)
         return None if coverage is None else ops.reshape(coverage, (-1, beams))
-
-
-def start_hypotheses(batch: int | Tensor, options: DecodingOptions) -> tuple[Live, Finished]:
-    """One empty live hypothesis per item, and no finished ones: every score is -inf."""
-    zeros = ops.zeros((batch, 1), "float32")
-    live = Live(ops.zeros((batch, 1, options.max_length), "int32"), zeros, zeros)
-    missing = ops.full((batch, options.num_best), -math.inf, "float32")
-    tokens = ops.zeros((batch, options.num_best, options.max_length), "int32")
-    return live, Finished(tokens, missing, missing)
 
 
 def pick(values: Tensor, index: Tensor) -> Tensor:

@@ -9,8 +9,7 @@ from keras import ops
 
 from attention_apps.checks import require
 from attention_apps.constants import END, START
-from attention_apps.decoding.scorers import Scorer
-from attention_apps.decoding.state import State, Tensor
+from attention_apps.decoding.scorers import Scorer, State, Tensor
 
 _HEADER = "n-gram counts"
 _MAX_ORDER = 32

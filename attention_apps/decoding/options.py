@@ -1,11 +1,14 @@
-"""The options of beam search and sampling."""
+"""The options of beam search and sampling, and their result."""
 
 import dataclasses
 import math
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
+
+from keras import ops
 
 from attention_apps.checks import require, require_at_least
 from attention_apps.constants import END, START
+from attention_apps.decoding.scorers import Tensor
 
 # No task needs more. A preset that asked for more could exhaust the memory.
 MAX_BEAM_SIZE, MAX_LENGTH = 1000, 10_000
@@ -71,10 +74,6 @@ class DecodingOptions:
         self._check("min_length", f"between 0 and {self.max_length}, `max_length`", fits)
         self._check("num_best", f"between 1 and {self.beam_size}, `beam_size`", 1 <= self.num_best <= self.beam_size)
         require_at_least(self, 0, "no_repeat_ngram_size")
-        self._check_penalties()
-        self._check_tokens()
-
-    def _check_penalties(self) -> None:
         kinds = get_args(LengthPenaltyKind)
         names = " or ".join(f'"{kind}"' for kind in kinds)
         self._check("length_penalty_kind", names, self.length_penalty_kind in kinds)
@@ -82,8 +81,6 @@ class DecodingOptions:
         self._check("coverage_penalty", "a finite number of at least 0", 0 <= self.coverage_penalty < math.inf)
         self._check("temperature", "a finite number above 0", 0 < self.temperature < math.inf)
         self._check("repetition_penalty", "a finite number above 0", 0 < self.repetition_penalty < math.inf)
-
-    def _check_tokens(self) -> None:
         self._check("start_token", "a token id of at least 0", self.start_token >= 0)
         self._check("end_token", "a token id of at least 1", self.end_token >= 1)
         self._check("banned_tokens", "token ids of at least 0", all(token >= 0 for token in self.banned_tokens))
@@ -93,3 +90,40 @@ class DecodingOptions:
 
     def _check(self, name: str, expected: str, is_valid: bool) -> None:
         require(is_valid, name, expected, getattr(self, name))
+
+
+class DecodingResult(NamedTuple):
+    """The hypotheses of each item of a batch, as tensors. A named tuple, so that a compiled function can return it.
+
+    Beam search returns the best hypothesis first, and finished ones before unfinished ones. Samples are in the order
+    in which they were drawn. If there are fewer hypotheses than requested, the rest have length 0 and score -inf.
+
+    Attributes:
+        token_ids: int32 `(batch, num_best, max_length)`. Excludes the start token, includes the end token, and is
+            padded with 0.
+        scores: float32 `(batch, num_best)`. The ranking is by these; see `DecodingOptions`.
+        log_probs: float32 `(batch, num_best)`. The sum of the tokens' log-probabilities under the model's
+            `softmax(logits / temperature)`, without penalties, bans and scorers.
+        lengths: int32 `(batch, num_best)`. Includes the end token.
+        finished: bool `(batch, num_best)`. False if the maximum length was reached before the end token.
+    """
+
+    token_ids: Tensor
+    scores: Tensor
+    log_probs: Tensor
+    lengths: Tensor
+    finished: Tensor
+
+
+def make_result(
+    token_ids: Tensor, scores: Tensor, log_probs: Tensor, lengths: Tensor, finished: Tensor
+) -> DecodingResult:
+    """Build a result in which hypotheses of score -inf, which do not exist, are empty."""
+    exists = scores > -math.inf
+    return DecodingResult(
+        token_ids=ops.where(ops.expand_dims(exists, -1), token_ids, 0),
+        scores=scores,
+        log_probs=ops.where(exists, log_probs, -math.inf),
+        lengths=ops.where(exists, lengths, 0),
+        finished=ops.logical_and(finished, exists),
+    )

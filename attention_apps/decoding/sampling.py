@@ -8,9 +8,20 @@ import keras
 from keras import ops, tree
 
 from attention_apps.checks import require
-from attention_apps.decoding.options import DecodingOptions
-from attention_apps.decoding.result import DecodingResult, make_result
-from attention_apps.decoding.scorers import ScoredStep, Scorer, join_scorers
+from attention_apps.decoding.options import DecodingOptions, DecodingResult, make_result
+from attention_apps.decoding.scorers import (
+    ScoredStep,
+    Scorer,
+    State,
+    Step,
+    Tensor,
+    as_tensors,
+    batch_size,
+    join_scorers,
+    keep_shape,
+    repeat_rows,
+    repeat_state,
+)
 from attention_apps.decoding.scoring import (
     best_candidates,
     coverage_scores,
@@ -19,16 +30,6 @@ from attention_apps.decoding.scoring import (
     penalize_length,
     score_next_tokens,
     values_of,
-)
-from attention_apps.decoding.state import (
-    State,
-    Step,
-    Tensor,
-    as_tensors,
-    batch_size,
-    keep_shape,
-    repeat_rows,
-    repeat_state,
 )
 
 # Chooses tokens `(rows,)` from the scores of all tokens `(rows, vocabulary)` and the position.
@@ -119,18 +120,16 @@ def write_sequences(
     def should_continue(position: Tensor, rows: Rows, entries: list[Tensor]) -> Tensor:
         return ops.logical_and(position < options.max_length, ops.any(rows.is_open()))
 
-    start = (ops.convert_to_tensor(0, "int32"), _start(batch * copies, options), tree.flatten(state))
+    number = batch * copies
+    zeros, lengths = ops.zeros((number,), "float32"), ops.zeros((number,), "int32")
+    tokens = ops.zeros((number, options.max_length), "int32")
+    last = ops.full((number,), options.start_token, "int32")
+    rows = Rows(tokens, last, zeros, zeros, zeros, lengths, ops.zeros((number,), "bool"))
+    start = (ops.convert_to_tensor(0, "int32"), rows, tree.flatten(state))
     _, rows, _ = ops.while_loop(should_continue, body, start)
     scores = penalize_length(rows.totals, ops.maximum(rows.lengths, 1), options) + rows.coverage
     parts = (rows.tokens, scores, rows.log_probs, rows.lengths, rows.finished)
     return make_result(*(ops.reshape(part, (-1, copies, *part.shape[1:])) for part in parts))
-
-
-def _start(number: int | Tensor, options: DecodingOptions) -> Rows:
-    zeros, lengths = ops.zeros((number,), "float32"), ops.zeros((number,), "int32")
-    tokens = ops.zeros((number, options.max_length), "int32")
-    last = ops.full((number,), options.start_token, "int32")
-    return Rows(tokens, last, zeros, zeros, zeros, lengths, ops.zeros((number,), "bool"))
 
 
 def _write(
@@ -174,7 +173,10 @@ def _choose_at_random(draws: Tensor, top_k: int | None, top_p: float | None) -> 
         draw = ops.take(draws, position, axis=0)  # (R,)
         if top_k is None and top_p is None:
             return _invert_in_chunks(ops.softmax(scores, axis=-1), draw)
-        scores, tokens = _most_likely(scores, top_k)
+        if top_k is None:
+            scores, tokens = ops.top_k(scores, ops.shape(scores)[-1])
+        else:
+            scores, _, tokens = best_candidates(scores, ops.zeros((ops.shape(scores)[0], 1)), top_k)
         weights = ops.exp(scores - scores[:, :1])
         if top_p is not None:
             up_to = ops.cumsum(weights, axis=-1)
@@ -182,14 +184,6 @@ def _choose_at_random(draws: Tensor, top_k: int | None, top_p: float | None) -> 
         return values_of(tokens, ops.arange(ops.shape(tokens)[0]), _invert(weights, draw))
 
     return choose
-
-
-def _most_likely(scores: Tensor, top_k: int | None) -> tuple[Tensor, Tensor]:
-    """The scores and ids of the best `top_k` tokens, or of all, in descending order, `(rows, k)`."""
-    if top_k is None:
-        return ops.top_k(scores, ops.shape(scores)[-1])
-    best = best_candidates(scores, ops.zeros((ops.shape(scores)[0], 1)), top_k)
-    return best.totals, best.tokens
 
 
 def _invert_in_chunks(probabilities: Tensor, draws: Tensor) -> Tensor:
@@ -208,7 +202,7 @@ def _invert_in_chunks(probabilities: Tensor, draws: Tensor) -> Tensor:
 
 
 def _invert(weights: Tensor, draws: Tensor) -> Tensor:
-    """The first index whose cumulative share exceeds the draw. Never an index of weight 0."""
+    """Return the first index whose cumulative share exceeds the draw. Never an index of weight 0."""
     cumulative = ops.cumsum(weights, axis=-1)
     reached = cumulative > ops.expand_dims(draws, 1) * cumulative[:, -1:]
     reached = ops.logical_and(reached, weights > 0)

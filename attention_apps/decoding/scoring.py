@@ -13,7 +13,7 @@ from keras import ops
 
 from attention_apps.checks import require
 from attention_apps.decoding.options import DecodingOptions
-from attention_apps.decoding.state import State, Tensor
+from attention_apps.decoding.scorers import State, Tensor
 
 _CHUNK = 32
 
@@ -49,7 +49,11 @@ def score_next_tokens(
         written: the number of tokens so far, a scalar.
     """
     logits = ops.cast(logits, "float32")
-    _check_vocabulary(logits.shape[-1], options)
+    if logits.shape[-1] is not None:
+        for name in ("end_token", "banned_tokens", "forced_prefix"):
+            value = getattr(options, name)
+            largest = max((value,) if isinstance(value, int) else value, default=0)
+            require(largest < logits.shape[-1], name, f"below {logits.shape[-1]}, the size of the vocabulary", value)
     logits = logits if options.temperature == 1 else logits / options.temperature
     normalizer = ops.logsumexp(logits, axis=-1, keepdims=True)
     scores = logits
@@ -60,22 +64,18 @@ def score_next_tokens(
     if options.no_repeat_ngram_size:
         allowed = _block_ngrams(allowed, history, written, options.no_repeat_ngram_size)
     if options.banned_tokens or options.min_length > 1:
-        allowed = allowed + _bans(ops.shape(logits)[-1], written, options)
+        ids = ops.arange(ops.shape(logits)[-1])
+        banned = ops.logical_and(ids == options.end_token, written + 1 < options.min_length)
+        if options.banned_tokens:
+            tokens = ops.convert_to_tensor(options.banned_tokens, "int32")
+            banned = ops.logical_or(banned, ops.any(ops.expand_dims(ids, 1) == tokens, axis=1))
+        allowed = allowed + ops.where(banned, -math.inf, 0.0)
     return NextTokens(logits, scores, allowed, normalizer)
 
 
 def values_of(table: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
     """Look up `table[rows, tokens]` in a table of shape `(rows, vocabulary)`."""
     return ops.take(ops.reshape(table, (-1,)), rows * ops.shape(table)[-1] + tokens)
-
-
-def _check_vocabulary(size: int | None, options: DecodingOptions) -> None:
-    if size is None:
-        return
-    for name in ("end_token", "banned_tokens", "forced_prefix"):
-        value = getattr(options, name)
-        largest = max((value,) if isinstance(value, int) else value, default=0)
-        require(largest < size, name, f"below {size}, the size of the vocabulary", value)
 
 
 def _penalize_repetition(
@@ -99,16 +99,6 @@ def _block_ngrams(scores: Tensor, history: Tensor, written: Tensor, size: int) -
         repeats = ops.logical_and(repeats, ops.roll(history, offset, axis=1) == ops.expand_dims(last, 1))  # (R, T)
     repeats = ops.broadcast_to(repeats, ops.shape(history))
     return _scatter(scores, history, ops.where(repeats, -math.inf, math.inf), "min")
-
-
-def _bans(vocabulary: int | Tensor, written: Tensor, options: DecodingOptions) -> Tensor:
-    """-inf for banned tokens and 0 for the others, `(vocabulary,)`."""
-    ids = ops.arange(vocabulary)
-    banned = ops.logical_and(ids == options.end_token, written + 1 < options.min_length)
-    if options.banned_tokens:
-        tokens = ops.convert_to_tensor(options.banned_tokens, "int32")
-        banned = ops.logical_or(banned, ops.any(ops.expand_dims(ids, 1) == tokens, axis=1))
-    return ops.where(banned, -math.inf, 0.0)
 
 
 def _scatter(table: Tensor, tokens: Tensor, updates: Tensor, reduction: Literal["min", "max"]) -> Tensor:

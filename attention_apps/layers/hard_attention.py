@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from attention_apps.constants import VERY_NEGATIVE
-from attention_apps.layers.additive_scores import takes_single_step
+from attention_apps.layers.additive_attention import takes_single_step
 from attention_apps.layers.masks import masked_softmax
 
 _ESTIMATORS = ("reinforce", "gumbel", "straight_through")
@@ -122,14 +122,19 @@ class HardAttention(keras.layers.Layer):
         _, soft, inner = self.attention(
             query, value, value_mask=value_mask, prepared=prepared, state=state.get("inner"), **options
         )
-        probabilities = _in_proportion(ops.cast(soft, self.variable_dtype))  # (B, T, S)
+        # Weights may sum to less than one; rows of zeros stay zero.
+        soft = ops.cast(soft, self.variable_dtype)
+        total = ops.sum(soft, axis=-1, keepdims=True)
+        probabilities = soft / ops.where(total > 0, total, ops.ones_like(total))  # (B, T, S)
         state = {**state, "inner": inner} if state else {}
         if not training:
             weights = _one_hot_of_largest(probabilities, probabilities > 0)
         elif self.estimator == "straight_through":
             weights = _straight_through(probabilities, probabilities)
         elif self.estimator == "gumbel":
-            weights = self._gumbel_weights(probabilities)
+            logits = _safe_log(probabilities)
+            logits = logits + self._gumbel_noise(logits)
+            weights = _straight_through(masked_softmax(logits / self.temperature, probabilities > 0), logits)
         else:
             weights, state = self._sampled_weights(probabilities, state)
         weights = ops.cast(weights, self.compute_dtype)
@@ -152,8 +157,10 @@ class HardAttention(keras.layers.Layer):
         baseline = ops.convert_to_tensor(self.baseline)
         reward = self.reward_weight * (log_likelihood - baseline)
         if training:
-            momentum = self.baseline_momentum
-            self.baseline.assign(momentum * baseline + (1 - momentum) * _mean(log_likelihood, row_mask, baseline))
+            counted = ops.ones_like(log_likelihood) if row_mask is None else ops.cast(row_mask, log_likelihood.dtype)
+            count = ops.sum(counted)
+            mean = ops.where(count > 0, ops.sum(log_likelihood * counted) / ops.maximum(count, 1), baseline)
+            self.baseline.assign(self.baseline_momentum * baseline + (1 - self.baseline_momentum) * mean)
         return -(reward * state["log_prob"] + self.entropy_weight * state["entropy"])
 
     def _sampled_weights(self, probabilities, state):
@@ -169,12 +176,6 @@ class HardAttention(keras.layers.Layer):
             "entropy": state["entropy"] - ops.sum(probabilities * logits, axis=(1, 2)),
         }
         return ops.where(sampled, sample, probabilities), state
-
-    def _gumbel_weights(self, probabilities):
-        real = probabilities > 0
-        logits = _safe_log(probabilities)
-        logits = logits + self._gumbel_noise(logits)
-        return _straight_through(masked_softmax(logits / self.temperature, real), logits)
 
     def _gumbel_noise(self, logits):
         uniform = keras.random.uniform(
@@ -198,19 +199,6 @@ class HardAttention(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "attention": keras.saving.deserialize_keras_object(config["attention"])})
-
-
-def _mean(values, mask, default):
-    """The mean of the values whose mask is `True` (all without a mask); the default if there are none."""
-    counted = ops.ones_like(values) if mask is None else ops.cast(mask, values.dtype)
-    count = ops.sum(counted)
-    return ops.where(count > 0, ops.sum(values * counted) / ops.maximum(count, 1), default)
-
-
-def _in_proportion(weights):
-    """Scales the weights to a sum of one; rows of zeros stay zero."""
-    total = ops.sum(weights, axis=-1, keepdims=True)
-    return weights / ops.where(total > 0, total, ops.ones_like(total))
 
 
 def _safe_log(probabilities):

@@ -5,7 +5,7 @@ from keras import ops, tree
 
 
 def scan_time(step, inputs, state):
-    """Calls `step(inputs_t, state)` for each time step and stacks the outputs.
+    """Call `step(inputs_t, state)` for each time step and stack the outputs.
 
     Args:
         step: Takes the inputs of one time step and the state, and returns `(outputs_t, state)`: nested structures of
@@ -21,12 +21,21 @@ def scan_time(step, inputs, state):
         outputs, state = step(tree.map_structure(lambda x: x[:, 0], inputs), state)
         return tree.map_structure(lambda x: ops.expand_dims(x, 1), outputs), state
     inputs = tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), inputs)  # (T, B, ...)
-    outputs, state = _scan_for_backend()(step, inputs, state, length)
+    if keras.backend.backend() == "jax":
+        state, outputs = ops.scan(lambda state, inputs_t: step(inputs_t, state)[::-1], state, inputs)
+    elif keras.backend.backend() == "tensorflow" and not _executes_eagerly():
+        outputs, state = _tensorflow_scan(step, inputs, state, length)
+    else:
+        collected = []
+        for index in range(int(length)):
+            outputs, state = step(tree.map_structure(lambda x, index=index: x[index], inputs), state)
+            collected.append(outputs)
+        outputs = tree.map_structure(lambda *steps: ops.stack(steps), *collected)
     return tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), outputs), state
 
 
 def chunked_loop(step, length, size, num_outputs, dtype, state=()):
-    """Processes `length` positions in chunks of `size`; the last chunk may be shorter.
+    """Process `length` positions in chunks of `size`; the last chunk may be shorter.
 
     It has no gradient of its own. Use it inside a custom gradient.
 
@@ -48,8 +57,10 @@ def chunked_loop(step, length, size, num_outputs, dtype, state=()):
     def full_chunk(index, state):
         return step(_cut(index * size, size), state)
 
-    loop = _tensorflow_chunks if keras.backend.backend() == "tensorflow" else _scanned_chunks
-    outputs, state = loop(full_chunk, count, num_outputs, dtype, state)
+    if keras.backend.backend() == "tensorflow":
+        outputs, state = _tensorflow_chunks(full_chunk, count, num_outputs, dtype, state)
+    else:
+        state, outputs = ops.scan(lambda state, index: full_chunk(index, state)[::-1], state, ops.arange(count))
     outputs = tuple(ops.reshape(output, (-1, *ops.shape(output)[2:])) for output in outputs)
     rest = length - count * size
     if isinstance(rest, int) and rest == 0:
@@ -58,31 +69,10 @@ def chunked_loop(step, length, size, num_outputs, dtype, state=()):
     return tuple(ops.concatenate(parts, axis=0) for parts in zip(outputs, last, strict=True)), state
 
 
-def _scan_for_backend():
-    if keras.backend.backend() == "jax":
-        return _jax_scan
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+def _executes_eagerly():
+    import tensorflow as tf
 
-        return _python_scan if tf.executing_eagerly() else _tensorflow_scan
-    return _python_scan
-
-
-def _jax_scan(step, inputs, state, length):
-    def body(carry, inputs_t):
-        outputs, carry = step(inputs_t, carry)
-        return carry, outputs
-
-    state, outputs = ops.scan(body, state, inputs)
-    return outputs, state
-
-
-def _python_scan(step, inputs, state, length):
-    collected = []
-    for index in range(int(length)):
-        outputs, state = step(tree.map_structure(lambda x, index=index: x[index], inputs), state)
-        collected.append(outputs)
-    return tree.map_structure(lambda *steps: ops.stack(steps), *collected), state
+    return tf.executing_eagerly()
 
 
 def _tensorflow_scan(step, inputs, state, length):
@@ -132,11 +122,6 @@ def _cut(start, size):
     return chunk
 
 
-def _scanned_chunks(step, count, num_outputs, dtype, state):
-    state, outputs = ops.scan(lambda state, index: step(index, state)[::-1], state, ops.arange(count))
-    return outputs, state
-
-
 def _tensorflow_chunks(step, count, num_outputs, dtype, state):
     import tensorflow as tf
 
@@ -157,7 +142,7 @@ def _tensorflow_chunks(step, count, num_outputs, dtype, state):
 
 
 def _with_shapes_of(references, tensors):
-    """Restores static sizes that a step lost: the state of a `while_loop` must keep them."""
+    """Restore static sizes that a step lost: the state of a `while_loop` must keep them."""
     import tensorflow as tf
 
     return [tf.ensure_shape(tf.convert_to_tensor(t), r.shape) for t, r in zip(tensors, references, strict=True)]

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from attention_apps.layers.additive_scores import additive_scores
+from attention_apps.layers.additive_attention import additive_scores
 from attention_apps.layers.masks import masked_softmax, over_targets
 
 _SCORES = ("dot", "general", "concat")

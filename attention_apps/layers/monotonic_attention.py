@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from attention_apps.layers.additive_scores import additive_scores
+from attention_apps.layers.additive_attention import additive_scores
 from attention_apps.layers.loops import scan_time
 from attention_apps.layers.masks import over_targets
 
@@ -82,31 +82,23 @@ class MonotonicAttention(keras.layers.Layer):
     def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
         keys = self.prepare(value) if prepared is None else prepared  # (B, S, U)
         state = self.init_state(value) if state is None else state
-        energies = self._energies(self.query_dense(query), keys)  # (B, T, S)
+        kernel = self.score_scale * self.score_kernel / ops.norm(self.score_kernel)
+        scores = additive_scores(self.query_dense(query), keys, ops.cast(kernel, self.compute_dtype))  # (B, T, S)
+        energies = ops.cast(scores, self.variable_dtype) + self.score_offset
         if training:
             noise = keras.random.normal(ops.shape(energies), dtype=self.variable_dtype, seed=self.seed_generator)
-            probabilities = _masked(ops.sigmoid(energies + self.noise * noise), value_mask)
-            weights, state = scan_time(_soft_step, probabilities, state)
+            step, probabilities = _soft_step, ops.sigmoid(energies + self.noise * noise)
         else:
-            stops = _masked(ops.cast(energies > 0, self.variable_dtype), value_mask)
-            weights, state = scan_time(_hard_step, stops, state)
+            step, probabilities = _hard_step, ops.cast(energies > 0, self.variable_dtype)
+        if value_mask is not None:
+            probabilities = ops.where(over_targets(value_mask), probabilities, ops.zeros_like(probabilities))
+        weights, state = scan_time(step, probabilities, state)
         weights = ops.cast(weights, self.compute_dtype)
         return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
-
-    def _energies(self, query, keys):
-        kernel = self.score_scale * self.score_kernel / ops.norm(self.score_kernel)
-        scores = additive_scores(query, keys, ops.cast(kernel, self.compute_dtype))
-        return ops.cast(scores, self.variable_dtype) + self.score_offset
 
     def get_config(self):
         config = {"units": self.units, "noise": self.noise, "offset": self.offset, "seed": self.seed}
         return {**super().get_config(), **config}
-
-
-def _masked(probabilities, value_mask):
-    if value_mask is None:
-        return probabilities
-    return ops.where(over_targets(value_mask), probabilities, ops.zeros_like(probabilities))
 
 
 def _soft_step(probabilities, state):
@@ -126,7 +118,7 @@ def _hard_step(stops, state):
 
 @ops.custom_gradient
 def linear_recurrence(decay, inputs):
-    """Computes x[j] = decay[j] · x[j - 1] + inputs[j] with x[-1] = 0, in a logarithmic number of parallel steps.
+    """Compute x[j] = decay[j] · x[j - 1] + inputs[j] with x[-1] = 0, in a logarithmic number of parallel steps.
 
     It uses sums of products, never a quotient of cumulative products: with decays between 0 and 1 nothing overflows,
     no matter how long the axis is. The gradient is the same kind of recurrence, run backward.

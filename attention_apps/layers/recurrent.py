@@ -1,4 +1,4 @@
-"""The recurrent layer of every encoder and decoder."""
+"""The recurrent layers of all encoders and decoders."""
 
 import keras
 from keras import ops
@@ -49,6 +49,7 @@ class Recurrent(keras.layers.Layer):
         self.units = units
         self.cell = cell
         self.bidirectional = bidirectional
+        self._states_per_direction = 2 if cell == "lstm" else 1
         directions = ("forward", "backward") if bidirectional else ("forward",)
         self.directions = [
             _CELLS[cell](
@@ -73,7 +74,7 @@ class Recurrent(keras.layers.Layer):
 
     def _run_keras(self, sequence, mask, initial_state):
         outputs, states = [], []
-        share = len(self._state_names())
+        share = self._states_per_direction
         for index, layer in enumerate(self.directions):
             first = None if initial_state is None else initial_state[index * share : (index + 1) * share]
             output, *last = layer(sequence, mask=mask, initial_state=first)
@@ -81,16 +82,19 @@ class Recurrent(keras.layers.Layer):
             states.extend(last)
         return ops.concatenate(outputs, axis=-1), states
 
-    def _state_names(self):
-        return ("hidden", "cell") if self.cell == "lstm" else ("hidden",)
-
     def _run_kernel(self, sequence, mask, initial_state):
         from attention_apps.layers import recurrent_kernels
 
-        batch = ops.shape(sequence)[0]
-        state = self._first_state(batch, initial_state)
+        share = self._states_per_direction
+        if initial_state is None:
+            zeros = ops.zeros((ops.shape(sequence)[0], self.units), self.compute_dtype)
+            state = [self._stack([zeros] * len(self.directions))] * share
+        else:
+            state = [self._stack(initial_state[index::share]) for index in range(share)]
         inputs = self._project(ops.swapaxes(sequence, 0, 1))  # (T, B, 4U) or (T, 2, B, 4U)
-        time_mask = None if mask is None else self._for_directions(ops.swapaxes(mask, 0, 1)[..., None])
+        time_mask = None if mask is None else ops.swapaxes(mask, 0, 1)[..., None]  # (T, B, 1)
+        if time_mask is not None and self.bidirectional:
+            time_mask = ops.stack([time_mask, ops.flip(time_mask, axis=0)], axis=1)
         recurrent = self._stack([layer.cell.recurrent_kernel for layer in self.directions])
         if self.cell == "lstm":
             hiddens, *last = recurrent_kernels.lstm(inputs, recurrent, *state, time_mask)
@@ -101,10 +105,13 @@ class Recurrent(keras.layers.Layer):
             # Before the first real step, Keras returns zeros and not the given state.
             begun = ops.cumsum(ops.cast(time_mask, "int32"), axis=0) > 0
             hiddens = hiddens * ops.cast(begun, hiddens.dtype)
-        return self._join(hiddens), self._last_states(last)
+        if not self.bidirectional:
+            return ops.swapaxes(hiddens, 0, 1), list(last)
+        both = ops.concatenate([hiddens[:, 0], ops.flip(hiddens[:, 1], axis=0)], axis=-1)  # (T, B, 2U)
+        return ops.swapaxes(both, 0, 1), [state[direction] for direction in range(2) for state in last]
 
     def _project(self, sequence):
-        """Projects the inputs for both directions in one product; the second one is reversed in time."""
+        """Project the inputs for both directions in one product; the second one is reversed in time."""
         cells = [layer.cell for layer in self.directions]
         kernel = ops.concatenate([cell.kernel for cell in cells], axis=-1)
         biases = [cell.bias if self.cell == "lstm" else cell.bias[0] for cell in cells]
@@ -114,29 +121,9 @@ class Recurrent(keras.layers.Layer):
         forward, backward = ops.split(inputs, 2, axis=-1)
         return ops.stack([forward, ops.flip(backward, axis=0)], axis=1)
 
-    def _for_directions(self, tensor):
-        return ops.stack([tensor, ops.flip(tensor, axis=0)], axis=1) if self.bidirectional else tensor
-
     def _stack(self, tensors):
         stacked = ops.concatenate([tensor[None] for tensor in tensors], axis=0)
         return stacked if self.bidirectional else stacked[0]
-
-    def _first_state(self, batch, initial_state):
-        share = len(self._state_names())
-        if initial_state is None:
-            initial_state = [ops.zeros((batch, self.units), self.compute_dtype)] * (share * len(self.directions))
-        return [self._stack(initial_state[index::share]) for index in range(share)]
-
-    def _join(self, hiddens):
-        if not self.bidirectional:
-            return ops.swapaxes(hiddens, 0, 1)
-        both = ops.concatenate([hiddens[:, 0], ops.flip(hiddens[:, 1], axis=0)], axis=-1)  # (T, B, 2U)
-        return ops.swapaxes(both, 0, 1)
-
-    def _last_states(self, last):
-        if not self.bidirectional:
-            return list(last)
-        return [state[direction] for direction in range(2) for state in last]
 
     def compute_mask(self, sequence, mask=None):
         return None
@@ -145,3 +132,63 @@ class Recurrent(keras.layers.Layer):
         config = super().get_config()
         config.update({"units": self.units, "cell": self.cell, "bidirectional": self.bidirectional})
         return config
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class PyramidalBidirectionalLSTM(keras.layers.Layer):
+    """Concatenates adjacent time steps and runs a bidirectional LSTM over the shorter sequence.
+
+    h_i = BLSTM(h_{i-1}, [x_{2i}; x_{2i+1}]): with a factor of 2, each layer halves the time axis. A sequence that does
+    not divide evenly is padded at its end. A joined step is real if any of its steps is; padding inside it is zeroed.
+
+    Args:
+        units: Width of one direction.
+        factor: Number of steps that are joined into one.
+
+    Call arguments:
+        sequence: `(batch, time, dim)`.
+        mask: Boolean `(batch, time)`, or `None`.
+
+    Returns:
+        The hidden states `(batch, ceil(time / factor), 2 * units)` and their mask.
+
+    Example:
+
+    >>> layer = PyramidalBidirectionalLSTM(4)
+    >>> outputs, mask = layer(keras.ops.ones((2, 7, 5)), mask=keras.ops.ones((2, 7), "bool"))
+    >>> outputs.shape, mask.shape
+    (TensorShape([2, 4, 8]), TensorShape([2, 4]))
+
+    Reference:
+        Chan et al. 2016, "Listen, Attend and Spell", section 3.1, eq. 5.
+    """
+
+    def __init__(self, units, factor=2, **kwargs):
+        super().__init__(**kwargs)
+        if factor < 1:
+            raise ValueError(f"`factor` must be a positive integer. Received: factor={factor}")
+        self.units = units
+        self.factor = factor
+        self.recurrent = Recurrent(units, bidirectional=True, dtype=self.dtype_policy, name="recurrent")
+
+    def build(self, sequence_shape):
+        self.recurrent.build((None, None, self.factor * sequence_shape[-1]))
+
+    def call(self, sequence, mask=None):
+        mask = ops.ones(ops.shape(sequence)[:2], "bool") if mask is None else mask
+        sequence = sequence * ops.cast(ops.expand_dims(mask, -1), sequence.dtype)
+        batch, length, dim = ops.shape(sequence)
+        steps = (length + self.factor - 1) // self.factor
+        missing = steps * self.factor - length
+        joined = ops.pad(sequence, [[0, 0], [0, missing], [0, 0]])
+        joined = ops.reshape(joined, (batch, steps, self.factor * dim))  # (B, T / factor, factor · D)
+        mask = ops.pad(ops.cast(mask, "int32"), [[0, 0], [0, missing]])
+        mask = ops.any(ops.reshape(mask, (batch, steps, self.factor)) > 0, axis=-1)
+        outputs, _ = self.recurrent(joined, mask=mask)
+        return outputs, mask
+
+    def compute_mask(self, sequence, mask=None):
+        return None
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units, "factor": self.factor}

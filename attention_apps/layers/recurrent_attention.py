@@ -14,7 +14,7 @@ _OUTPUTS_PER_ROW = 32
 def recurrent_attention_weights(
     query, keys, state, mask, filters, feature_kernel, score_kernel, normalize, normalize_gradient, adds_up=False
 ):
-    """Normalizes the scores v · tanh(q + k + F f), one target position after the other.
+    """Normalize the scores v · tanh(q + k + F f), one target position after the other.
 
     The features f of a source position are the convolved state: the weights of the previous target position or, if
     `adds_up`, the sum of all earlier weights. Only the weights are kept for the gradient. The loop over target
@@ -106,7 +106,10 @@ class _Recurrence:
             inner = by_scores * score_kernel * (1 - ops.square(hidden))  # (B, S, U)
             by_kernels = ops.matmul(ops.swapaxes(features, 1, 2), inner)  # (B, F + 1, U)
             by_features = ops.matmul(inner, ops.transpose(feature_kernel))  # (B, S, F)
-            by_before, *new_by_filters = _features_gradients(before, filters, by_features)
+            if filters:
+                by_before, *new_by_filters = convolve_gradients(ops.cast(before, keys.dtype), filters[0], by_features)
+            else:
+                by_before, new_by_filters = ops.squeeze(by_features, 2), []
             carry = (
                 ops.cast(by_before, dtype) + (by_state if self.adds_up else 0),
                 by_keys + ops.cast(inner, dtype),
@@ -129,14 +132,8 @@ def _features(state, filters, dtype):
     return ops.concatenate([features, ops.ones_like(features[:, :, :1])], axis=2)
 
 
-def _features_gradients(state, filters, upstream):
-    if filters:
-        return convolve_gradients(ops.cast(state, upstream.dtype), filters[0], upstream)
-    return (ops.squeeze(upstream, 2),)
-
-
 def _kernels(feature_kernel, query):
-    """Appends the query to the feature kernel, as one more feature: one product instead of a product and a sum."""
+    """Append the query to the feature kernel, as one more feature: one product instead of a product and a sum."""
     kernels = ops.broadcast_to(feature_kernel, (ops.shape(query)[0], *feature_kernel.shape))
     return ops.concatenate([kernels, ops.expand_dims(query, 1)], axis=1)  # (B, F + 1, U)
 
@@ -150,7 +147,7 @@ def _scores(hidden, score_kernel, dtype):
 
 
 def _in_chunks(function, rows, totals, num_outputs, dtype):
-    """Calls `function(rows, totals)` on as many rows of the batch as fit into a chunk, and on at least one."""
+    """Call `function(rows, totals)` on as many rows of the batch as fit into a chunk, and on at least one."""
     batch, source, units = ops.shape(rows[1])
     elements = batch * source * units
 
@@ -161,7 +158,11 @@ def _in_chunks(function, rows, totals, num_outputs, dtype):
         def step(chunk, totals):
             return function(tuple(chunk(array) for array in rows), totals)
 
-        return chunked_loop(step, batch, _rows_per_chunk(source * units), num_outputs, dtype, totals)
+        if isinstance(source * units, int):
+            size = max(1, _CHUNK_SIZE // (source * units))
+        else:
+            size = ops.maximum(1, _CHUNK_SIZE // ops.maximum(1, source * units))
+        return chunked_loop(step, batch, size, num_outputs, dtype, totals)
 
     if rows[0].shape[1] == 1:  # one decoding step, whose hidden layer is no larger than the keys
         return whole()
@@ -171,17 +172,11 @@ def _in_chunks(function, rows, totals, num_outputs, dtype):
     return chunked() if is_known and elements > _CHUNK_SIZE else whole()
 
 
-def _rows_per_chunk(elements_per_row):
-    if isinstance(elements_per_row, int):
-        return max(1, _CHUNK_SIZE // elements_per_row)
-    return ops.maximum(1, _CHUNK_SIZE // ops.maximum(1, elements_per_row))
-
-
 # Convolution of one channel with long filters, as one matrix product: about ten times as fast on a CPU.
 
 
 def unroll_filters(filters):
-    """Turns filters `(width, filters)` into the matrix that maps a segment of the signal to a run of outputs."""
+    """Turn filters `(width, filters)` into the matrix that maps a segment of the signal to a run of outputs."""
     width = filters.shape[0]
     offset = np.arange(_OUTPUTS_PER_ROW + width - 1)[:, None] - np.arange(_OUTPUTS_PER_ROW)
     offset = np.where((offset >= 0) & (offset < width), offset, width)  # the row of zeros
@@ -190,7 +185,7 @@ def unroll_filters(filters):
 
 
 def convolve(signal, unrolled):
-    """Filters the signal `(batch, length)`, padded with zeros, into `(batch, length, filters)`."""
+    """Filter the signal `(batch, length)`, padded with zeros, into `(batch, length, filters)`."""
     segments, num_filters = _segments(signal, unrolled.shape[0]), unrolled.shape[1] // _OUTPUTS_PER_ROW
     outputs = ops.reshape(ops.matmul(segments, unrolled), (ops.shape(signal)[0], -1, num_filters))
     return outputs[:, : ops.shape(signal)[1]]

@@ -1,6 +1,6 @@
 import keras
 
-from attention_apps.layers.multi_head_attention import MultiHeadAttention
+from attention_apps.layers.dot_product_attention import MultiHeadAttention
 
 
 class _TransformerBlock(keras.layers.Layer):

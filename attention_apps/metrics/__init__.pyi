@@ -1,14 +1,8 @@
-from .bleu_score import bleu
-from .bootstrap import bootstrap_interval
-from .caption_tokenizer import caption_words, tokenize_captions
-from .chr_f_score import chrf
-from .cider_scorer import CiderScorer, cider
+from .caption_metrics import CiderScorer, bleu, caption_words, cider, tokenize_captions
 from .error_rate import cer, wer
-from .meteor_score import meteor
-from .metric_result import MetricResult
-from .rouge_f1 import rouge
-from .sacre_bleu_score import sacre_bleu
-from .token_overlap import compression_rate, token_f1
+from .metric import MetricResult, bootstrap_interval
+from .overlap_metrics import compression_rate, meteor, rouge, token_f1
+from .translation_metrics import chrf, sacre_bleu
 
 __all__ = [
     "CiderScorer",

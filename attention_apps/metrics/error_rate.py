@@ -2,14 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from attention_apps.metrics.metric_result import MetricResult
-from attention_apps.metrics.text_pairs import References, check_single_pairs
-
-_COUNTED = ("substitute", "delete", "insert", "equal")
+from attention_apps.metrics.metric import MetricResult, References, check_pairs
 
 
 def wer(hypotheses: Sequence[str], references: References) -> MetricResult:
@@ -31,9 +27,21 @@ def cer(hypotheses: Sequence[str], references: References) -> MetricResult:
 
 
 def _error_rate(name: str, process: Callable, hypotheses: Sequence[str], references: References) -> MetricResult:
-    hypotheses, references = check_single_pairs(hypotheses, references)
-    output = process([_one_space(text) for text in references], [_one_space(text) for text in hypotheses])
-    statistics = np.asarray([_operations(chunks) for chunks in output.alignments], dtype=np.float64)
+    hypotheses, references = check_pairs(hypotheses, references)
+    for index, texts in enumerate(references):
+        if len(texts) > 1:
+            raise ValueError(f"`references[{index}]` must be one text for this metric. Received: {len(texts)} texts")
+    output = process(
+        [" ".join(text.split()) for (text,) in references], [" ".join(text.split()) for text in hypotheses]
+    )
+    rows = []
+    for chunks in output.alignments:
+        counts = Counter()
+        for chunk in chunks:
+            in_reference = chunk.ref_end_idx - chunk.ref_start_idx
+            counts[chunk.type] += in_reference or chunk.hyp_end_idx - chunk.hyp_start_idx
+        rows.append([counts[kind] for kind in ("substitute", "delete", "insert", "equal")])
+    statistics = np.asarray(rows, dtype=np.float64)
     substitutions, deletions, insertions, hits = (int(count) for count in statistics.sum(axis=0))
     return MetricResult(
         name=name,
@@ -48,19 +56,6 @@ def _error_rate(name: str, process: Callable, hypotheses: Sequence[str], referen
             "reference_length": substitutions + deletions + hits,
         },
     )
-
-
-def _one_space(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _operations(chunks: list[Any]) -> list[int]:
-    """Count the substitutions, deletions, insertions and hits of one item."""
-    counts = Counter()
-    for chunk in chunks:
-        in_reference = chunk.ref_end_idx - chunk.ref_start_idx
-        counts[chunk.type] += in_reference or chunk.hyp_end_idx - chunk.hyp_start_idx
-    return [counts[kind] for kind in _COUNTED]
 
 
 def _rate(total: np.ndarray) -> float:

@@ -8,8 +8,7 @@ from attention_apps.models.pointer_generator import PointerGenerator
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.models.text_encoder import TextEncoder
-from attention_apps.models.transformer_decoder import TransformerDecoder
-from attention_apps.models.transformer_encoder import TransformerEncoder
+from attention_apps.models.transformer import TransformerDecoder, TransformerEncoder
 
 __all__ = [
     "Seq2Seq",

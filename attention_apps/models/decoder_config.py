@@ -9,7 +9,7 @@ from attention_apps import layers
 from attention_apps.checks import require_between, require_fraction
 from attention_apps.models.pointer_generator import PointerGenerator
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
-from attention_apps.models.transformer_decoder import TransformerDecoder
+from attention_apps.models.transformer import TransformerDecoder
 
 
 @dataclass(frozen=True)

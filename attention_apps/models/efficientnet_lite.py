@@ -89,7 +89,10 @@ def load_imagenet_weights(model, path=None):
     path = imagenet_weights_path(model.name) if path is None else path
     tensors = read_state_dict(path)
     weights = {_torch_name(layer, weight): (layer, weight) for layer in model.layers for weight in layer.weights}
-    expected = {name for name in tensors if not _is_unused(name, model)}
+    # The model does not need the batch counters, nor parts of an output that it was built without.
+    ends = {"_conv_head": "head_conv", "_bn1": "head_norm", "_fc": "classes"}
+    left_out = tuple(f"{name}." for name, end in ends.items() if end not in {layer.name for layer in model.layers})
+    expected = {name for name in tensors if not name.startswith(left_out) and not name.endswith(".num_batches_tracked")}
     if expected != set(weights):
         missing, unknown = sorted(set(weights) - expected), sorted(expected - set(weights))
         raise ValueError(f"{path} does not fit {model.name}: missing {missing[:3]}, not known {unknown[:3]}")
@@ -107,19 +110,16 @@ def _blocks(name):
     width, depth = _FACTORS[name]
     for stage, (kernel_size, strides, expansion, channels, repeats) in enumerate(_STAGES):
         is_scaled = 0 < stage < len(_STAGES) - 1
+        # The nearest multiple of 8 that is at least 90 % of the scaled number.
+        rounded = max(8, int(channels * width + 4) // 8 * 8)
+        rounded = rounded + 8 if rounded < 0.9 * channels * width else rounded
         for repeat in range(math.ceil(repeats * depth) if is_scaled else repeats):
             yield {
-                "channels": _round_channels(channels * width),
+                "channels": rounded,
                 "kernel_size": kernel_size,
                 "strides": 1 if repeat else strides,
                 "expansion": expansion,
             }
-
-
-def _round_channels(channels):
-    """The nearest multiple of 8 that is at least 90 % of the given number."""
-    rounded = max(8, int(channels + 4) // 8 * 8)
-    return rounded + 8 if rounded < 0.9 * channels else rounded
 
 
 def _inverted_residual(inputs, name, dtype, channels, kernel_size, strides, expansion):
@@ -180,14 +180,6 @@ def _torch_name(layer, weight):
         block, part = part.removeprefix("block").split("_", 1)
         prefix = f"_blocks.{block}."
     return f"{prefix}{_TORCH_LAYERS[part]}.{_TORCH_WEIGHTS[weight.name]}"
-
-
-def _is_unused(torch_name, model):
-    """Whether the model does not need a tensor: a batch counter, or part of an output that it was built without."""
-    ends = {"_conv_head": "head_conv", "_bn1": "head_norm", "_fc": "classes"}
-    end = ends.get(torch_name.split(".")[0])
-    left_out = end is not None and end not in {layer.name for layer in model.layers}
-    return left_out or torch_name.endswith(".num_batches_tracked")
 
 
 def _arrange(layer, value):

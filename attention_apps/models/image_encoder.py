@@ -110,7 +110,11 @@ class ImageEncoder(keras.layers.Layer):
 
     def call(self, source, training=None):
         features = source["features"] if "features" in source else self.extract(source["image"])
-        values = self.dropout_layer(self._learn_from(features), training=training)  # (B, S, channels)
+        if self._learning_part is not None:
+            grid = self._learning_part(ops.reshape(features, (-1, *self._cut_shape)))
+            rows, columns = self.grid_shape
+            features = ops.reshape(grid, (-1, rows * columns, self.channels))
+        values = self.dropout_layer(features, training=training)  # (B, S, channels)
         values = values if self.units is None else self.projection(values)  # (B, S, D)
         regions = self.region_dropout_layer(ops.ones(ops.shape(values)[:2], values.dtype), training=training)  # (B, S)
         return {"values": values, "mask": regions > 0}
@@ -133,14 +137,6 @@ class ImageEncoder(keras.layers.Layer):
         else:
             features = self._frozen_part(pixels)
         return ops.reshape(features, (-1, *self.feature_shape))
-
-    def _learn_from(self, features):
-        """The grid `(batch, regions, channels)`."""
-        if self._learning_part is None:
-            return features
-        grid = self._learning_part(ops.reshape(features, (-1, *self._cut_shape)))
-        rows, columns = self.grid_shape
-        return ops.reshape(grid, (-1, rows * columns, self.channels))
 
     def load_pretrained(self, path=None):
         """Loads ImageNet weights into the backbone.

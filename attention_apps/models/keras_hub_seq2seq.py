@@ -9,8 +9,7 @@ import numpy as np
 from keras import ops
 
 from attention_apps.constants import PADDING, START, VERY_NEGATIVE
-from attention_apps.models.decoder import Decoder, repeat_for_targets
-from attention_apps.models.seq2seq import Seq2Seq
+from attention_apps.models.seq2seq import Decoder, Seq2Seq, repeat_for_targets
 
 # The attribute of a decoder layer that holds its attention over the source: of BART, T5Gemma and T5.
 _CROSS_ATTENTIONS = ("_cross_attention_layer", "cross_attn", "cross_attention")
@@ -43,7 +42,7 @@ class HubTokens:
         first = next(place for place in range(len(source)) if source[place : place + len(text)] == text)
         *before_start, start = _real(packed, "decoder")
         start = -1 if start == tokenizer.pad_token_id else start
-        unknown = _unknown_id(tokenizer)
+        unknown = tokenizer.token_to_id("<unk>") if "<unk>" in tokenizer.get_vocabulary() else -1
         special = [tokenizer.pad_token_id, start, tokenizer.end_token_id, unknown]
         others = (index for index in range(tokenizer.vocabulary_size()) if index not in special)
         frame = source[:first], source[first + len(text) :]
@@ -135,7 +134,11 @@ class KerasHubDecoder(Decoder):
     def __init__(self, language_model, tokens, max_length=128, **kwargs):
         super().__init__(**kwargs)
         self.language_model = language_model
-        self.network = _decoder_network(language_model.backbone)
+        # Maps memory, its mask, tokens and their mask to hidden states, without a cache: a cache has no gradient.
+        backbone = language_model.backbone
+        names = ("encoder_padding_mask", "decoder_token_ids", "decoder_padding_mask")
+        inputs = (backbone.output["encoder_sequence_output"], *(backbone.input[name] for name in names))
+        self.network = keras.Model(inputs, backbone.output["decoder_sequence_output"], name="network")
         self.tokens = tokens
         self.max_length = max_length
         self.vocabulary_size = len(tokens.hub_ids)
@@ -184,7 +187,7 @@ class KerasHubDecoder(Decoder):
     def _run(self, ids, position, source, cache, cross_cache=None):
         """The logits of tokens from a position on, and both caches; computes the cache of the source if not given."""
         model, mask = self.language_model, ops.cast(source["mask"], "int32")
-        if _has_one_cache(model):
+        if "cache" in inspect.signature(model.call_decoder_with_cache).parameters:  # one argument, as in T5Gemma
             logits, _, caches = model.call_decoder_with_cache(
                 decoder_token_ids=ids,
                 decoder_padding_mask=None,
@@ -252,13 +255,6 @@ def _weights_of(compute, arguments):
     return ops.swapaxes(found[0] if isinstance(found, tuple) else found, 1, 2)  # (B, H, T, S)
 
 
-def _decoder_network(backbone):
-    """Maps memory, its mask, tokens and their mask to hidden states, without a cache: a cache has no gradient."""
-    names = ("encoder_padding_mask", "decoder_token_ids", "decoder_padding_mask")
-    inputs = (backbone.output["encoder_sequence_output"], *(backbone.input[name] for name in names))
-    return keras.Model(inputs, backbone.output["decoder_sequence_output"], name="network")
-
-
 def _logits(language_model, hidden):
     if hasattr(language_model, "_logits"):  # T5 scales the logits if embeddings are shared
         return language_model._logits(hidden)
@@ -283,18 +279,7 @@ def _cache_sizes(backbone):
     return backbone.num_layers, backbone.num_heads, width
 
 
-def _has_one_cache(model):
-    """Whether both caches are one argument, as in T5Gemma."""
-    return "cache" in inspect.signature(model.call_decoder_with_cache).parameters
-
-
 def _real(packed, part):
     """The ids of the first text without padding."""
     ids, mask = (np.asarray(packed[f"{part}_{name}"])[0] for name in ("token_ids", "padding_mask"))
     return [int(index) for index in ids[mask.astype(bool)]]
-
-
-def _unknown_id(tokenizer):
-    """The id of the unknown token, or -1 if there is none."""
-    vocabulary = tokenizer.get_vocabulary()
-    return tokenizer.token_to_id("<unk>") if "<unk>" in vocabulary else -1

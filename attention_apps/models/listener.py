@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from attention_apps.layers.pyramidal_bidirectional_lstm import PyramidalBidirectionalLSTM
-from attention_apps.layers.recurrent import Recurrent
+from attention_apps.layers.recurrent import PyramidalBidirectionalLSTM, Recurrent
 
 _FRONT_ENDS = ("convolutional", "pyramidal")
 _HALVINGS = 2
@@ -68,7 +67,13 @@ class Listener(keras.layers.Layer):
         self.filters = filters
         self.dropout = dropout
         policy = self.dtype_policy
-        self.reductions = self._make_reductions()
+        if front_end == "convolutional":
+            convolutions = ConvolutionalFrontEnd(filters, 2 * units, _HALVINGS, dtype=policy, name="convolutions")
+            self.reductions = [convolutions]
+        else:
+            self.reductions = [
+                PyramidalBidirectionalLSTM(units, dtype=policy, name=f"pyramid_{index}") for index in range(_HALVINGS)
+            ]
         self.recurrent_layers = [
             Recurrent(units, bidirectional=True, dtype=policy, name=f"layer_{index}") for index in range(num_layers)
         ]
@@ -77,14 +82,6 @@ class Listener(keras.layers.Layer):
         ]
         self.drop = keras.layers.Dropout(dropout, dtype=policy)
         self.ctc_dense = keras.layers.Dense(vocabulary_size, dtype=policy, name="ctc")
-
-    def _make_reductions(self):
-        policy = self.dtype_policy
-        if self.front_end == "convolutional":
-            return [ConvolutionalFrontEnd(self.filters, 2 * self.units, _HALVINGS, dtype=policy, name="convolutions")]
-        return [
-            PyramidalBidirectionalLSTM(self.units, dtype=policy, name=f"pyramid_{index}") for index in range(_HALVINGS)
-        ]
 
     def build(self, source_shape):
         width = source_shape["features"][-1]

@@ -6,9 +6,9 @@ from keras import ops
 from attention_apps.checks import require
 from attention_apps.constants import END, VERY_NEGATIVE
 from attention_apps.layers.masks import causal_mask
-from attention_apps.layers.rotary_position import RotaryPosition
-from attention_apps.models.decoder import flatten_targets, unflatten_targets
-from attention_apps.models.moonshine_blocks import MoonshineDecoderBlock, layer_norm
+from attention_apps.layers.position_encodings import RotaryPosition
+from attention_apps.models.moonshine_encoder import RotarySelfAttention, attend, dense, join_heads, layer_norm
+from attention_apps.models.seq2seq import flatten_targets, unflatten_targets
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
@@ -135,12 +135,12 @@ class MoonshineDecoder(keras.layers.Layer):
         return {"per_item": source, "caches": caches, "limit": limit, "position": ops.zeros((batch,), "int32")}
 
     def step(self, token, state):
-        """One token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
+        """Map one token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
         outputs, state = self.step_with_attention(token, state)
         return outputs["logits"], state
 
     def step_with_attention(self, token, state):
-        """As `step`, with a dict of `logits` and `attention` `(batch, source)`."""
+        """Like `step`, but return a dict of `logits` and `attention` `(batch, source)`."""
         source, caches, position = state["per_item"], state["caches"], state["position"]
         capacity = ops.shape(caches[0]["keys"])[2]
         place = ops.minimum(position, capacity - 1)
@@ -151,7 +151,10 @@ class MoonshineDecoder(keras.layers.Layer):
         hidden, weights, caches = self._run(
             ops.expand_dims(token, 1), rotation, mask, source, caches, places=ops.reshape(places, (-1, 1))
         )
-        logits = self._end_at_limit(self._logits(hidden), position >= state["limit"])
+        # At the limit, only the end token may follow.
+        is_over = ops.expand_dims(ops.cast(position >= state["limit"], "float32"), 1)
+        penalties = is_over * ops.where(ops.arange(self.vocabulary_size) == END, 0.0, VERY_NEGATIVE)
+        logits = ops.cast(self._logits(hidden), "float32") + penalties
         attention = self._align(self._split_targets(weights, 1))[:, 0]
         return {"logits": logits, "attention": attention}, {**state, "caches": caches, "position": position + 1}
 
@@ -173,7 +176,8 @@ class MoonshineDecoder(keras.layers.Layer):
 
     def _run(self, tokens, rotation, mask, source, caches, places=None):
         """Hidden states `(batch · time, dim)`, each block's weights over the memory, and the caches."""
-        hidden = self.drop(self._embed(ops.reshape(tokens, (-1,))))
+        embedding = ops.cast(self.embedding, self.compute_dtype)
+        hidden = self.drop(ops.transpose(ops.take(embedding, ops.reshape(tokens, (-1,)), axis=1)))
         all_weights, new_caches = [], []
         for block, prepared, cache in zip(self.blocks, source["blocks"], caches, strict=True):
             hidden, weights, cache = block(hidden, rotation, mask, prepared, source["mask"], cache=cache, places=places)
@@ -181,16 +185,8 @@ class MoonshineDecoder(keras.layers.Layer):
             new_caches.append(cache)
         return self.norm(hidden), all_weights, new_caches
 
-    def _embed(self, tokens):
-        return ops.transpose(ops.take(ops.cast(self.embedding, self.compute_dtype), tokens, axis=1))
-
     def _logits(self, hidden):
         return ops.matmul(hidden, ops.cast(self.embedding, self.compute_dtype))
-
-    def _end_at_limit(self, logits, is_over):
-        is_end = ops.arange(self.vocabulary_size) == END
-        penalties = ops.expand_dims(ops.cast(is_over, "float32"), 1) * ops.where(is_end, 0.0, VERY_NEGATIVE)
-        return ops.cast(logits, "float32") + penalties
 
     def _split_targets(self, weights, time):
         """Each block's `(batch, heads, targets · time, source)` as `(batch · targets, blocks, heads, time, source)`."""
@@ -208,3 +204,79 @@ class MoonshineDecoder(keras.layers.Layer):
         names = ("vocabulary_size", "dim", "num_layers", "num_heads", "hidden_dim", "rotary_dim", "max_length")
         names += ("max_tokens_per_frame", "alignment_heads", "dropout")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+class MoonshineDecoderBlock(keras.layers.Layer):
+    """Causal self-attention, cross-attention and a gated feed-forward network, each normalized and with a residual."""
+
+    def __init__(self, num_heads, hidden_dim, rotary, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        policy = self.dtype_policy
+        self.hidden_dim = hidden_dim
+        self.self_norm = layer_norm(self, "self_norm")
+        self.self_attention = RotarySelfAttention(num_heads, rotary, dtype=policy, name="self_attention")
+        self.cross_norm = layer_norm(self, "cross_norm")
+        self.cross_attention = CrossAttention(num_heads, dtype=policy, name="cross_attention")
+        self.feed_forward_norm = layer_norm(self, "feed_forward_norm")
+        self.up = keras.layers.Dense(2 * hidden_dim, dtype=policy, name="up")
+        self.drop = keras.layers.Dropout(dropout, dtype=policy)
+
+    def build(self, hidden_shape, value_dim):
+        self.down = keras.layers.Dense(hidden_shape[-1], dtype=self.dtype_policy, name="down")
+        for layer in (self.self_norm, self.self_attention, self.cross_norm, self.feed_forward_norm, self.up):
+            layer.build(hidden_shape)
+        self.cross_attention.build(hidden_shape, value_dim)
+        self.down.build((None, self.hidden_dim))
+
+    def call(self, hidden, rotation, mask, prepared, memory_mask, cache=None, places=None):
+        context, cache = self.self_attention(self.self_norm(hidden), rotation, mask, cache=cache, places=places)
+        hidden = hidden + self.drop(context)
+        context, weights = self.cross_attention(self.cross_norm(hidden), prepared, memory_mask)
+        hidden = hidden + self.drop(context)
+        inner, gate = ops.split(self.up(self.feed_forward_norm(hidden)), 2, axis=-1)
+        return hidden + self.drop(self.down(inner * ops.silu(gate))), weights, cache
+
+
+class CrossAttention(keras.layers.Layer):
+    """Attention over the memory, with the weights of each head.
+
+    Keys and values are computed once per item by `prepare`. Several hypotheses or targets of an item share them.
+
+    Args:
+        num_heads: number of heads.
+
+    Call arguments:
+        hidden: `(rows · time, dim)`, where an item has one or more rows side by side.
+        prepared: what `prepare` returned.
+        mask: boolean `(batch, 1, 1, source)`.
+
+    Returns:
+        The context `(rows · time, dim)` and the weights `(batch, heads, rows / batch · time, source)`.
+    """
+
+    def __init__(self, num_heads, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+
+    def build(self, hidden_shape, value_dim):
+        dim = hidden_shape[-1]
+        self.key_dim = dim // self.num_heads
+        self.query_dense = dense(self, dim, "query")
+        self.key_value = dense(self, 2 * dim, "key_value")
+        self.output_dense = dense(self, dim, "output")
+        self.query_dense.build((None, dim))
+        self.key_value.build((None, None, value_dim))
+        self.output_dense.build((None, dim))
+
+    def prepare(self, value):
+        """Scaled keys `(batch, heads, dim, source)` and values `(batch, heads, source, dim)` of a memory."""
+        shape = (*ops.shape(value)[:2], 2, self.num_heads, self.key_dim)
+        projected = ops.reshape(self.key_value(value), shape)  # (B, S, 2, H, D)
+        keys = ops.transpose(projected[:, :, 0], (0, 2, 3, 1)) * self.key_dim**-0.5
+        return {"keys": keys, "values": ops.transpose(projected[:, :, 1], (0, 2, 1, 3))}
+
+    def call(self, hidden, prepared, mask):
+        items = ops.shape(prepared["keys"])[0]
+        query = ops.reshape(self.query_dense(hidden), (items, -1, self.num_heads, self.key_dim))  # (B, N T, H, D)
+        context, weights = attend(ops.transpose(query, (0, 2, 1, 3)), prepared["keys"], prepared["values"], mask)
+        return self.output_dense(join_heads(context)), weights

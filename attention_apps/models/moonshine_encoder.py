@@ -1,12 +1,16 @@
-"""Moonshine's encoder: from the waveform to the memory."""
+"""Moonshine's encoder, from the waveform to the memory, and the parts that its decoder shares.
+
+Inside the blocks, hidden states are `(batch · time, dim)`, so that dense layers and norms are plain matrix operations:
+with a time axis of 1, reshaping would take as long as computing.
+"""
 
 import keras
 from keras import ops
 
 from attention_apps.checks import require
+from attention_apps.constants import VERY_NEGATIVE
 from attention_apps.layers.masks import length_mask
-from attention_apps.layers.rotary_position import RotaryPosition
-from attention_apps.models.moonshine_blocks import MoonshineEncoderBlock, layer_norm
+from attention_apps.layers.position_encodings import RotaryPosition
 
 # Kernel size and stride of the three convolutions, which have no padding.
 _CONVOLUTIONS = ((127, 64), (7, 3), (3, 2))
@@ -125,3 +129,104 @@ def num_frames(samples, layers=3):
     for size, stride in _CONVOLUTIONS[:layers]:
         samples = (samples - size) // stride + 1
     return max(samples, 0) if isinstance(samples, int) else ops.maximum(samples, 0)
+
+
+class MoonshineEncoderBlock(keras.layers.Layer):
+    """Self-attention and a feed-forward network, each with a normalized input and a residual around it."""
+
+    def __init__(self, num_heads, hidden_dim, rotary, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        policy = self.dtype_policy
+        self.hidden_dim = hidden_dim
+        self.attention_norm = layer_norm(self, "attention_norm")
+        self.attention = RotarySelfAttention(num_heads, rotary, dtype=policy, name="attention")
+        self.feed_forward_norm = layer_norm(self, "feed_forward_norm")
+        self.up = keras.layers.Dense(hidden_dim, dtype=policy, name="up")
+        self.drop = keras.layers.Dropout(dropout, dtype=policy)
+
+    def build(self, hidden_shape):
+        self.down = keras.layers.Dense(hidden_shape[-1], dtype=self.dtype_policy, name="down")
+        for layer in (self.attention_norm, self.attention, self.feed_forward_norm, self.up):
+            layer.build(hidden_shape)
+        self.down.build((None, self.hidden_dim))
+
+    def call(self, hidden, rotation, mask):
+        context, _ = self.attention(self.attention_norm(hidden), rotation, mask)
+        hidden = hidden + self.drop(context)
+        inner = ops.gelu(self.up(self.feed_forward_norm(hidden)), approximate=False)
+        return hidden + self.drop(self.down(inner))
+
+
+class RotarySelfAttention(keras.layers.Layer):
+    """Self-attention whose queries and keys are rotated by their positions.
+
+    Args:
+        num_heads: number of heads.
+        rotary: a `RotaryPosition` layer, which all blocks share.
+
+    Call arguments:
+        hidden: `(batch · time, dim)`.
+        rotation: the prepared cosines and sines of the positions.
+        mask: boolean, broadcastable to `(batch, heads, time, source)`; true where a position may be attended to.
+        cache: dict of `keys` and `values`, `(batch, heads, max_length, dim / heads)`, for one step at a time.
+        places: int32 `(batch · heads, 1)`, the row of the flattened cache in which each head writes.
+
+    Returns:
+        The context `(batch · time, dim)` and the cache.
+    """
+
+    def __init__(self, num_heads, rotary, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.rotary = rotary
+
+    def build(self, hidden_shape):
+        dim = hidden_shape[-1]
+        self.key_dim = dim // self.num_heads
+        self.query_key_value = dense(self, 3 * dim, "query_key_value")
+        self.output_dense = dense(self, dim, "output")
+        self.query_key_value.build((None, dim))
+        self.output_dense.build((None, dim))
+
+    def call(self, hidden, rotation, mask, cache=None, places=None):
+        heads, time = self.num_heads, 1 if cache else ops.shape(rotation[0])[2]
+        projected = ops.reshape(self.query_key_value(hidden), (-1, time, 3 * heads, self.key_dim))
+        projected = ops.swapaxes(projected, 1, 2)  # (B, 3 H, T, D)
+        rotated, values = self.rotary(projected[:, : 2 * heads], prepared=rotation), projected[:, 2 * heads :]
+        query, keys = rotated[:, :heads], rotated[:, heads:]
+        if cache:
+            cache = {"keys": _write(cache["keys"], keys, places), "values": _write(cache["values"], values, places)}
+            keys, values = cache["keys"], cache["values"]
+        context, _ = attend(query * self.key_dim**-0.5, ops.swapaxes(keys, 2, 3), values, mask)
+        return self.output_dense(join_heads(context)), cache
+
+
+def attend(query, keys, values, mask):
+    """Scaled dot-product attention of `(batch, heads, time, dim)`, with keys `(batch, heads, dim, source)`."""
+    # Adding is faster than selecting, and the numbers to add are the same in all blocks, so a graph has them once.
+    scores = ops.cast(ops.matmul(query, keys), "float32") + ops.where(mask, 0.0, VERY_NEGATIVE)
+    weights = ops.cast(ops.softmax(scores, axis=-1), values.dtype)
+    return ops.matmul(weights, values), weights
+
+
+def layer_norm(layer, name):
+    """A layer norm that scales and does not shift."""
+    return keras.layers.LayerNormalization(epsilon=1e-5, center=False, dtype=layer.dtype_policy, name=name)
+
+
+def dense(layer, units, name):
+    return keras.layers.Dense(units, use_bias=False, dtype=layer.dtype_policy, name=name)
+
+
+def join_heads(context):
+    """`(batch, heads, time, dim)` to `(batch · time, heads · dim)`."""
+    heads, dim = context.shape[1], context.shape[3]
+    context = context if context.shape[2] == 1 else ops.transpose(context, (0, 2, 1, 3))
+    return ops.reshape(context, (-1, heads * dim))
+
+
+def _write(cache, new, places):
+    """Write one time step `(batch, heads, 1, dim)` into a cache `(batch, heads, max_length, dim)`."""
+    dim = new.shape[-1]
+    flat = ops.scatter_update(ops.reshape(cache, (-1, dim)), places, ops.reshape(new, (-1, dim)))
+    return ops.reshape(flat, ops.shape(cache))

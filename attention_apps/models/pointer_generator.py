@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from attention_apps.models.decoder import serialize_unbuilt
+from attention_apps.models.seq2seq import serialize_unbuilt
 
 _TINY = 1e-30
 
@@ -62,7 +62,10 @@ class PointerGenerator(keras.layers.Layer):
         parts = {**parts, "switch": self._switch(parts["features"]), "source_ids": memory["source_ids"]}
         if return_dict:
             return parts
-        source_ids = _for_steps(parts["source_ids"], parts["attention"])
+        attention, source_ids = parts["attention"], parts["source_ids"]
+        for _ in range(len(attention.shape) - 2):  # the same source ids at every step
+            source_ids = ops.expand_dims(source_ids, 1)
+        source_ids = ops.broadcast_to(source_ids, ops.shape(attention))
         return self._mix(parts["logits"], parts["attention"], parts["switch"], source_ids)
 
     def init_state(self, memory, max_length=None):
@@ -92,13 +95,6 @@ class PointerGenerator(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "decoder": keras.saving.deserialize_keras_object(config["decoder"])})
-
-
-def _for_steps(source_ids, attention):
-    """Broadcasts source ids `(batch, source)` over the steps, to the shape of the attention."""
-    for _ in range(len(attention.shape) - 2):
-        source_ids = ops.expand_dims(source_ids, 1)
-    return ops.broadcast_to(source_ids, ops.shape(attention))
 
 
 def _scatter_add(table, ids, values):

@@ -4,11 +4,11 @@ import keras
 from keras import ops
 
 from attention_apps.constants import END, PADDING
-from attention_apps.decoding.state import PER_ITEM
-from attention_apps.layers.additive_scores import takes_single_step
+from attention_apps.decoding.scorers import PER_ITEM
+from attention_apps.layers.additive_attention import takes_single_step
 from attention_apps.layers.loops import scan_time
-from attention_apps.models.decoder import Decoder, repeat_for_targets, serialize_unbuilt
 from attention_apps.models.recurrent_decoder_parts import DecoderCell, Readout
+from attention_apps.models.seq2seq import Decoder, repeat_for_targets, serialize_unbuilt
 
 # The entries of its state that hard attention sums over a target. Positions after the end token must not count.
 _SUMS = {"log_prob", "entropy"}
@@ -164,7 +164,8 @@ class RecurrentDecoder(Decoder):
         source, carry = self._begin(memory, num_targets)
         embedded = self.drop(self._embed(tokens))  # (R, T, D)
         projected = self.cells[0].project(embedded)
-        if self._feeds_back() or _SUMS.intersection(carry["attention"]):
+        feeds_back = self.input_feeding or (self.attention is not None and self.attend == "before")
+        if feeds_back or _SUMS.intersection(carry["attention"]):
             steps, carry = self._step_by_step(tokens, projected, embedded, source, carry)
         else:
             steps, carry = self._all_at_once(projected, source, carry)
@@ -201,9 +202,6 @@ class RecurrentDecoder(Decoder):
 
     def _embed(self, tokens):
         return self.embedding(self._known_ids(tokens))
-
-    def _feeds_back(self):
-        return self.input_feeding or (self.attention is not None and self.attend == "before")
 
     def _begin(self, memory, num_targets=None):
         """The tensors that stay the same at every step, and the initial values of those that change."""
@@ -274,7 +272,11 @@ class RecurrentDecoder(Decoder):
         if self.input_feeding:
             feeds.append(carry["vector"])
         feed = ops.concatenate(feeds, axis=-1) if feeds else None
-        layers = self._step_cells(projected, feed, carry["layers"], between_layers)
+        layers = [self.cells[0].step(projected, feed, carry["layers"][0])]
+        for number, (cell, state) in enumerate(zip(self.cells[1:], carry["layers"][1:], strict=True)):
+            hidden = layers[-1][0]
+            hidden = hidden if between_layers is None else hidden * between_layers[number]
+            layers.append(cell.step(cell.project(hidden), None, state))
         hidden = layers[-1][0]
         if self.attention is not None and self.attend == "after":
             attended, attention_state = self._attend(hidden, source, attention_state)
@@ -282,14 +284,6 @@ class RecurrentDecoder(Decoder):
         if self.input_feeding:
             new["vector"] = self.readout(hidden, attended.get("context"), embedded)
         return {"hidden": hidden, **attended}, new
-
-    def _step_cells(self, projected, feed, states, between_layers):
-        layers = [self.cells[0].step(projected, feed, states[0])]
-        for number, (cell, state) in enumerate(zip(self.cells[1:], states[1:], strict=True)):
-            hidden = layers[-1][0]
-            hidden = hidden if between_layers is None else hidden * between_layers[number]
-            layers.append(cell.step(cell.project(hidden), None, state))
-        return layers
 
     def _attend(self, hidden, source, state):
         """Context and weights for hidden states `(rows, units)` or `(rows, time, units)`.

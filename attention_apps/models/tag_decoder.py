@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from attention_apps.constants import END
-from attention_apps.models.decoder import Decoder, repeat_for_targets
 from attention_apps.models.recurrent_decoder_parts import DecoderCell
+from attention_apps.models.seq2seq import Decoder, repeat_for_targets
 
 DELETE, KEEP = 4, 5
 _NUM_TAGS = 6
@@ -65,11 +65,10 @@ class TagDecoder(Decoder):
         inputs = ops.concatenate([words, self.embedding(tokens)], axis=-1)
         hidden, _ = self.cell.run(self.cell.project(inputs), self.cell.zero_state(ops.shape(tokens)[0]))
         is_word = ops.expand_dims(positions, 0) < ops.expand_dims(lengths, 1)  # (R, T)
-        outputs = {
-            "logits": self._logits(self.drop(hidden), words, is_word),
-            "attention": self._diagonal(positions, is_word, source),
-        }
-        return outputs, {}
+        is_diagonal = ops.expand_dims(positions, 1) == ops.expand_dims(ops.arange(source), 0)  # (T, S)
+        attention = ops.logical_and(ops.expand_dims(is_word, -1), ops.expand_dims(is_diagonal, 0))
+        logits = self._logits(self.drop(hidden), words, is_word)
+        return {"logits": logits, "attention": ops.cast(attention, self.compute_dtype)}, {}
 
     def init_state(self, memory, max_length=None):
         """The state before the first step."""
@@ -100,10 +99,6 @@ class TagDecoder(Decoder):
         end = ops.where(is_word, impossible, 0.0)
         tags = ops.where(is_word, tags, _IMPOSSIBLE)
         return ops.concatenate([impossible] * END + [end, impossible, tags], axis=-1)
-
-    def _diagonal(self, positions, is_word, length):
-        same = ops.expand_dims(positions, 1) == ops.expand_dims(ops.arange(length), 0)  # (T, S)
-        return ops.cast(ops.logical_and(ops.expand_dims(is_word, -1), ops.expand_dims(same, 0)), self.compute_dtype)
 
     def get_config(self):
         names = ("units", "tag_dim", "dropout")

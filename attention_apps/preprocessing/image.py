@@ -11,6 +11,7 @@ import PIL.Image
 import PIL.ImageOps
 import tensorflow as tf
 
+from attention_apps.preprocessing.image_formats import MAX_SCANS
 from attention_apps.preprocessing.image_graph import (
     MAX_PIXELS,
     ImageStatus,
@@ -19,7 +20,6 @@ from attention_apps.preprocessing.image_graph import (
     to_rgb,
 )
 from attention_apps.preprocessing.image_header import image_cost
-from attention_apps.preprocessing.jpeg import MAX_SCANS
 
 # A file of MAX_PIXELS with four channels of 16 bits fits.
 MAX_FILE_BYTES = 1 << 30
@@ -89,7 +89,9 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
     if contents[4:12] in _HEIF_MAGIC:
         _register_heif(name)
     try:
-        image = PIL.Image.open(io.BytesIO(contents), formats=_pillow_formats())
+        PIL.Image.init()
+        formats = [name for name in PIL.Image.ID if name not in _REFUSED_FORMATS]
+        image = PIL.Image.open(io.BytesIO(contents), formats=formats)
     except PIL.UnidentifiedImageError as error:
         raise ValueError(f"{name} is not an image, or has an unknown format") from error
     except PIL.Image.DecompressionBombError as error:
@@ -108,11 +110,6 @@ def _register_heif(name: str) -> None:
             f"{name} is a HEIC photo, which needs the package pillow-heif: `pip install 'attention_apps[heic]'`"
         ) from None
     pillow_heif.register_heif_opener()
-
-
-def _pillow_formats() -> list[str]:
-    PIL.Image.init()
-    return [name for name in PIL.Image.ID if name not in _REFUSED_FORMATS]
 
 
 def _decode_jpeg_or_png(contents: bytes, name: str) -> np.ndarray:
@@ -170,10 +167,7 @@ def _to_uint8(array: np.ndarray, name: str) -> np.ndarray:
     if array.dtype == bool:
         return array.astype(np.uint8) * 255
     if array.dtype.kind not in "iuf" or not (array.min() >= 0 and array.max() <= 255):
-        raise ValueError(f"{name} must hold numbers from 0 to 255, or from 0 to 1. Received: {_describe(array)}")
+        values = f" from {array.min()} to {array.max()}" if array.dtype.kind in "iuf" else ""
+        raise ValueError(f"{name} must hold numbers from 0 to 255, or from 0 to 1. Received: {array.dtype}{values}")
     is_unit = array.dtype.kind == "f" and array.max() <= 1
     return np.rint(array * 255 if is_unit else array).astype(np.uint8)
-
-
-def _describe(array: np.ndarray) -> str:
-    return f"{array.dtype} from {array.min()} to {array.max()}" if array.dtype.kind in "iuf" else str(array.dtype)

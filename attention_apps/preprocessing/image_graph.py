@@ -1,13 +1,23 @@
-"""Decode photos and resize them for a model in TensorFlow graph code, in the application and in its export."""
+"""Decode photos, resize them for a model and augment them for training, in TensorFlow graph code.
+
+The application and its export decode and resize with the same code.
+"""
 
 import enum
+import re
+from collections.abc import Iterable
 
 import tensorflow as tf
 
-from attention_apps.preprocessing.bmp import bmp_sides, decode_true_color, is_true_color
-from attention_apps.preprocessing.exif import exif_orientation, turn_upright
-from attention_apps.preprocessing.gif import first_frame
-from attention_apps.preprocessing.jpeg import has_too_many_scans
+from attention_apps.preprocessing.image_formats import (
+    bmp_sides,
+    decode_true_color,
+    exif_orientation,
+    first_frame,
+    has_too_many_scans,
+    is_true_color,
+    turn_upright,
+)
 from attention_apps.preprocessing.map_rows_ignoring_errors import map_rows_ignoring_errors
 
 # Enough for photos of 64 megapixels, the most that common phones and full-frame cameras take. Decoding needs up to 13
@@ -67,17 +77,10 @@ def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Raises:
         tf.errors.InvalidArgumentError: the file is broken.
     """
-    kind = _kind(contents)
-    contents, status = tf.switch_case(
-        kind,
-        {
-            _JPEG: lambda: (contents, _jpeg_status(contents)),
-            _PNG: lambda: (contents, _size_status(_png_sides(contents))),
-            _GIF: lambda: _check_gif(contents),
-            _BMP: lambda: (contents, _bmp_status(contents)),
-        },
-        default=lambda: (contents, _other_status(contents)),
-    )
+    kind = tf.constant(_OTHER)
+    for number, magic in ((_JPEG, _JPEG_MAGIC), (_PNG, _PNG_MAGIC), (_GIF, _GIF_MAGIC), (_BMP, _BMP_MAGIC)):
+        kind = tf.where(tf.strings.substr(contents, 0, len(magic)) == magic, number, kind)
+    contents, status = _check(contents, kind)
     image = tf.cond(
         status == ImageStatus.DECODED,
         lambda: _decode(contents, kind),
@@ -115,19 +118,38 @@ def to_rgb(image: tf.Tensor) -> tf.Tensor:
     has_alpha = channels % 2 == 0
     colors = tf.where(channels <= 2, 1, 3)
     rgb = tf.repeat(image[..., :colors], 3 // colors, axis=-1)
-    return tf.cond(has_alpha, lambda: _on_white(rgb, image[..., colors:]), lambda: rgb)
+
+    def on_white():
+        wide, alpha = tf.cast(rgb, tf.uint16), tf.cast(image[..., colors:], tf.uint16)  # holds 255 * 255 plus rounding
+        return tf.cast((wide * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
+
+    return tf.cond(has_alpha, on_white, lambda: rgb)
 
 
-def _on_white(rgb: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
-    rgb, alpha = tf.cast(rgb, tf.uint16), tf.cast(alpha, tf.uint16)  # holds 255 * 255 plus rounding
-    return tf.cast((rgb * alpha + 255 * (255 - alpha) + 127) // 255, tf.uint8)
+def _check(contents: tf.Tensor, kind: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the contents to decode, of a GIF with its first frame only, and their `ImageStatus`."""
 
+    def check_jpeg():
+        status = _size_status(tf.cast(tf.io.extract_jpeg_shape(contents)[:2], tf.int64))
+        return contents, tf.where(has_too_many_scans(contents), ImageStatus.TOO_LARGE, status)
 
-def _kind(contents: tf.Tensor) -> tf.Tensor:
-    kind = tf.constant(_OTHER)
-    for number, magic in ((_JPEG, _JPEG_MAGIC), (_PNG, _PNG_MAGIC), (_GIF, _GIF_MAGIC), (_BMP, _BMP_MAGIC)):
-        kind = tf.where(tf.strings.substr(contents, 0, len(magic)) == magic, number, kind)
-    return kind
+    def check_png():
+        digits = tf.reshape(tf.io.decode_raw(tf.strings.substr(contents, 16, 8), tf.uint8), (2, 4))
+        return contents, _size_status(tf.reduce_sum(tf.cast(digits, tf.int64) * [2**24, 2**16, 2**8, 1], axis=-1))
+
+    def check_gif():
+        still, sides, is_whole = first_frame(contents)
+        return still, tf.where(is_whole, _size_status(sides), ImageStatus.BROKEN)
+
+    def check_bmp():
+        status = _size_status(bmp_sides(contents))
+        return contents, tf.where(is_true_color(contents), status, ImageStatus.UNSUPPORTED)
+
+    def refuse():
+        return contents, tf.where(tf.strings.length(contents) == 0, ImageStatus.BROKEN, ImageStatus.UNSUPPORTED)
+
+    checks = {_JPEG: check_jpeg, _PNG: check_png, _GIF: check_gif, _BMP: check_bmp}
+    return tf.switch_case(kind, checks, default=refuse)
 
 
 def _decode(contents: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
@@ -163,24 +185,65 @@ def _size_status(sides: tf.Tensor) -> tf.Tensor:
     return tf.where(is_too_large, ImageStatus.TOO_LARGE, ImageStatus.DECODED)
 
 
-def _jpeg_status(contents: tf.Tensor) -> tf.Tensor:
-    status = _size_status(tf.cast(tf.io.extract_jpeg_shape(contents)[:2], tf.int64))
-    return tf.where(has_too_many_scans(contents), ImageStatus.TOO_LARGE, status)
+_SIDE_WORD = re.compile(r"\b(left|right)(most|hand|side|ward)?s?\b", re.IGNORECASE)
+_GRAY_WEIGHTS = (0.299, 0.587, 0.114)
 
 
-def _check_gif(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    contents, sides, is_whole = first_frame(contents)
-    return contents, tf.where(is_whole, _size_status(sides), ImageStatus.BROKEN)
+def may_flip(captions: Iterable[str]) -> bool:
+    """Return whether a photo may be mirrored: no caption says left or right."""
+    return not any(_SIDE_WORD.search(caption) for caption in captions)
 
 
-def _bmp_status(contents: tf.Tensor) -> tf.Tensor:
-    return tf.where(is_true_color(contents), _size_status(bmp_sides(contents)), ImageStatus.UNSUPPORTED)
+def augment_image(
+    image: tf.Tensor,
+    seed: tf.Tensor,
+    size: int,
+    may_flip: tf.Tensor | bool = True,
+    smallest_area: float = 0.5,
+    largest_stretch: float = 1.33,
+    jitter: float = 0.4,
+) -> tf.Tensor:
+    """Crop, resize, mirror and recolor a photo at random, as a pure function of its seed, in graph code.
+
+    Args:
+        image: `(height, width, 3)`, uint8.
+        seed: `(2,)` integers; the same seed gives the same result.
+        size: side of the square result.
+        may_flip: whether the photo may be mirrored. If so, it is mirrored half of the time.
+        smallest_area: the smallest fraction of the photo to keep. The fraction is drawn from this to 1.
+        largest_stretch: the crop's aspect ratio differs from the photo's by up to this factor.
+        jitter: brightness, contrast and saturation change by up to this fraction.
+
+    Returns:
+        `(size, size, 3)`, uint8.
+    """
+    cut_seed, flip_seed, color_seed = tf.unstack(tf.random.split(seed, 3))
+    image = resize_image(random_cut(image, cut_seed, smallest_area, largest_stretch), size)
+    mirrored = (tf.random.stateless_uniform((), flip_seed) < 0.5) & may_flip
+    image = tf.cond(mirrored, lambda: tf.reverse(image, [1]), lambda: image)
+    return jitter_colors(image, color_seed, jitter)
 
 
-def _other_status(contents: tf.Tensor) -> tf.Tensor:
-    return tf.where(tf.strings.length(contents) == 0, ImageStatus.BROKEN, ImageStatus.UNSUPPORTED)
+def random_cut(image: tf.Tensor, seed: tf.Tensor, smallest_area: float, largest_stretch: float) -> tf.Tensor:
+    """Crop the image `(height, width, 3)` to a rectangle of random area, aspect ratio and position."""
+    area, stretch, top, left = tf.unstack(tf.random.stateless_uniform((4,), seed))
+    area = smallest_area + (1.0 - smallest_area) * area
+    stretch = largest_stretch ** (2.0 * stretch - 1.0)
+    sides = tf.cast(tf.shape(image)[:2], tf.float32)
+    kept = sides * tf.minimum(tf.stack([tf.sqrt(area * stretch), tf.sqrt(area / stretch)]), 1.0)
+    kept = tf.clip_by_value(tf.round(kept), 1.0, sides)
+    start = tf.cast(tf.stack([top, left]) * (sides - kept + 1.0), tf.int32)
+    top, left = tf.unstack(start)
+    height, width = tf.unstack(tf.cast(kept, tf.int32))
+    return image[top : top + height, left : left + width]
 
 
-def _png_sides(contents: tf.Tensor) -> tf.Tensor:
-    digits = tf.reshape(tf.io.decode_raw(tf.strings.substr(contents, 16, 8), tf.uint8), (2, 4))
-    return tf.reduce_sum(tf.cast(digits, tf.int64) * [2**24, 2**16, 2**8, 1], axis=-1)
+def jitter_colors(image: tf.Tensor, seed: tf.Tensor, jitter: float) -> tf.Tensor:
+    """Change brightness, contrast and saturation of `(height, width, 3)` by a factor of 1 ± `jitter` each."""
+    factors = tf.random.stateless_uniform((3,), seed, 1.0 - jitter, 1.0 + jitter)
+    brightness, contrast, saturation = tf.unstack(factors)
+    image = tf.cast(image, tf.float32) * brightness
+    gray = tf.reduce_sum(image * _GRAY_WEIGHTS, axis=-1, keepdims=True)
+    image = gray + (image - gray) * saturation
+    mean = tf.reduce_mean(gray)
+    return to_pixels(mean + (image - mean) * contrast)

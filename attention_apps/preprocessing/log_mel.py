@@ -83,10 +83,15 @@ def log_mel(
         Features `(batch, time, num_mels)`, zero at padding, and the boolean mask `(batch, time)`.
     """
     options = LogMelOptions() if options is None else options
-    power = mel_power(_silence_padding(waveform, lengths, options), options)
+    waveform, size = tf.cast(waveform, tf.float32), tf.shape(waveform)[1]
+    # Padding is not multiplied by 0, because it may contain NaN. There is at least one frame.
+    waveform = tf.where(tf.sequence_mask(lengths, size), waveform, 0.0)
+    power = mel_power(tf.pad(waveform, [[0, 0], [0, tf.maximum(options.window_size - size, 0)]]), options)
     mask = tf.sequence_mask(num_frames(lengths, options), tf.shape(power)[1])  # (B, T)
-    real = tf.cast(mask, tf.float32)[..., tf.newaxis]
-    return normalize_features(_log_above_floor(power * real, options.dynamic_range), mask), mask
+    power *= tf.cast(mask, tf.float32)[..., tf.newaxis]
+    loudest = tf.reduce_max(power, axis=[1, 2], keepdims=True)
+    floor = tf.maximum(loudest * 10 ** (-options.dynamic_range / 10), _SILENCE)
+    return normalize_features(tf.math.log(tf.maximum(power, floor)), mask), mask
 
 
 def num_frames(lengths: Lengths, options: LogMelOptions) -> Lengths:
@@ -125,20 +130,6 @@ def mel_filters(options: LogMelOptions) -> np.ndarray:
     width = edges[1] - edges[0]
     rising, falling = (positions - edges[:-2]) / width, (edges[2:] - positions) / width
     return np.maximum(np.minimum(rising, falling), 0).astype(np.float32)
-
-
-def _silence_padding(waveform: tf.Tensor, lengths: tf.Tensor, options: LogMelOptions) -> tf.Tensor:
-    """Set padding to zero, and pad to at least the length of a frame."""
-    waveform = tf.cast(waveform, tf.float32)
-    size = tf.shape(waveform)[1]
-    # Not multiplied by 0, because padding may contain NaN.
-    waveform = tf.where(tf.sequence_mask(lengths, size), waveform, 0.0)
-    return tf.pad(waveform, [[0, 0], [0, tf.maximum(options.window_size - size, 0)]])
-
-
-def _log_above_floor(power: tf.Tensor, dynamic_range: float) -> tf.Tensor:
-    loudest = tf.reduce_max(power, axis=[1, 2], keepdims=True)
-    return tf.math.log(tf.maximum(power, tf.maximum(loudest * 10 ** (-dynamic_range / 10), _SILENCE)))
 
 
 def _to_htk(frequency: np.ndarray) -> np.ndarray:

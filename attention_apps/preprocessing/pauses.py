@@ -49,25 +49,14 @@ def cut_at_pauses(blocks: Iterable[np.ndarray], max_seconds: float) -> Iterator[
 
 def _quietest_place(waveform):
     """Return the sample in the middle of the quietest span, the last one if several are equal."""
-    levels = _smooth(_levels(waveform), round(_CUT_SECONDS / FRAME_SECONDS))
+    count = len(waveform) // FRAME
+    frames = np.asarray(waveform[: count * FRAME], np.float64).reshape(count, FRAME)
+    levels = 10 * np.log10(np.square(frames).mean(axis=1) + 1e-10)  # in decibels
+    kernel = np.ones(min(round(_CUT_SECONDS / FRAME_SECONDS), count))
+    levels = np.convolve(levels, kernel, "same") / np.convolve(np.ones(count), kernel, "same")
     first = int(_EARLIEST * len(levels))
     later = levels[first:]
     return (first + len(later) - 1 - int(np.argmin(later[::-1]))) * FRAME + FRAME // 2
-
-
-def _levels(waveform):
-    """Return the level of each frame in decibels."""
-    count = len(waveform) // FRAME
-    frames = np.asarray(waveform[: count * FRAME], np.float64).reshape(count, FRAME)
-    return 10 * np.log10(np.square(frames).mean(axis=1) + 1e-10)
-
-
-def _smooth(levels, width):
-    """Return the moving average over `width` frames, fewer at the ends."""
-    if not len(levels):
-        return levels
-    kernel = np.ones(min(width, len(levels)))
-    return np.convolve(levels, kernel, "same") / np.convolve(np.ones(len(levels)), kernel, "same")
 
 
 def is_silent_in_graph(waveform: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
@@ -98,17 +87,14 @@ def loud_frames(waveform: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.
     is_real = tf.sequence_mask(counts, frames)
     power = tf.reduce_mean(tf.square(tf.reshape(waveform[:, : frames * FRAME], [batch, frames, FRAME])), axis=2)
     levels = 10 * tf.math.log(tf.cast(power, tf.float64) + 1e-10) / tf.math.log(tf.constant(10, tf.float64))
-    levels = _smooth_three(tf.where(is_real, levels, 0.0), is_real)
+    # The moving average over three frames, fewer at the ends.
+    neighbors = tf.maximum(_sum_of_three(tf.cast(is_real, levels.dtype)), 1)
+    levels = _sum_of_three(tf.where(is_real, levels, 0.0)) / neighbors
     in_order = tf.sort(tf.where(is_real, levels, float("inf")), axis=1)
     quiet, loud = (_quantile(in_order, counts, part)[:, tf.newaxis] for part in (0.1, 0.9))
     threshold = tf.maximum(quiet + THRESHOLD * (loud - quiet), loud - MAX_BELOW)
     is_loud = (loud - quiet < MIN_RANGE) | (levels > threshold)
     return is_loud & is_real, counts
-
-
-def _smooth_three(levels, is_real):
-    """Return the moving average over three frames, fewer at the ends."""
-    return _sum_of_three(levels) / tf.maximum(_sum_of_three(tf.cast(is_real, levels.dtype)), 1)
 
 
 def _sum_of_three(values):

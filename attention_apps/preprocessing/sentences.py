@@ -1,11 +1,23 @@
-"""Split tokenized texts into sentences and count words, in graph code.
+"""Split texts into sentences, and sentences into words as sentence compression corpora do, in graph code.
 
-The tokens come from `text.tokenize` or `sentence_words.tokenize_sentence`: ragged, `(batch, None)`, with joiner marks.
+`sentence_starts` takes tokens of `text.tokenize` or `tokenize_sentence`: ragged, `(batch, None)`, with joiner marks.
+
+The corpora split words as the Penn Treebank does. Contractions, possessives and most punctuation are separate tokens.
+Hyphens and the periods of abbreviations stay in their words. Each token keeps the user's spelling, with a joiner mark
+if no space preceded it:
+
+    He doesn't pay "Inc. Ltd." $3,000.
+    He does ￭n't pay " ￭Inc. Ltd. ￭" $ ￭3,000 ￭.
+
+Text that is already split this way stays unchanged. The model sees the output of `model_form`: lowercase tokens, `##`
+for every token with a digit, and separate opening and closing quotes.
 """
+
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from attention_apps.preprocessing.text import JOINER
+from attention_apps.preprocessing.text import JOINER, detokenize, normalize
 
 _ENDS = rf"{JOINER}?(?:[.?!\x{{2026}}\x{{3002}}\x{{FF1F}}\x{{FF01}}]|\.\.+){JOINER}?"
 _SHORT = "[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Gen|Gov|Sen|Rep|Lt|Col|Sgt|Capt|Jr|Sr|vs|No|Inc|Ltd|Co|Corp"
@@ -73,3 +85,113 @@ def _at_last(values, marks):
     """Return, for each position, the value at the last marked position."""
     places = tf.where(marks)[:, 0]
     return tf.gather(values, tf.gather(places, tf.cumsum(tf.cast(marks, tf.int64)) - 1))
+
+
+_SEAM = "\x01"
+_KEPT_STOP = "\x02"
+_KEPT_APOSTROPHE = "\x03"
+_SEAMED = _SEAM + r"\0" + _SEAM
+# Excludes hyphens, periods, apostrophes, and ampersands, which occur in names.
+_PUNCTUATION = (
+    r"""<unk>|``|''|\.\.+|--+|[\x{2013}\x{2014}\x{2026}"`,;:?!%()\[\]{}<>/=+*\x{201C}\x{201D}\x{AB}\x{BB}\p{Sc}]"""
+)
+_APOSTROPHE = r"['\x{2018}\x{2019}]"
+_CONTRACTED = "s|m|d|re|ve|ll"
+_SPLIT_CONTRACTION = rf"(?i)(^| )({_APOSTROPHE})({_CONTRACTED})( |$)"
+# What may follow the period of a sentence, and abbreviations whose period does not end one.
+_CLOSING = rf"""(?:{_SEAM}|{_APOSTROPHE}|["\x{{201D}})])"""
+_LAST_STOP = rf"\.({_CLOSING}*)( [^ .\p{{Ll}}0-9{_SEAM}]| {_SEAM}[^,;:?!]|$)"
+_KEPT_ABBREVIATION = r"\b([A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Gen|Gov|Sen|Rep|Lt|Col|Sgt|Capt|vs)\."
+_OPENING_QUOTE = rf"""^(?:"|{JOINER}?[\x{{201C}}\x{{AB}}])$"""
+_CLOSING_QUOTE = rf"""^(?:{JOINER}"|{JOINER}?[\x{{201D}}\x{{BB}}])$"""
+
+
+def tokenize_sentence(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
+    """Return the tokens of each sentence, `(batch, None)`, in the user's spelling."""
+    text = tf.strings.regex_replace(normalize(strings), _PUNCTUATION, _SEAMED)
+    text = tf.strings.regex_replace(text, rf"([0-9]){_SEAM}([,:]){_SEAM}([0-9])", r"\1\2\3")
+    text = tf.strings.regex_replace(text, r"([0-9])(-)([0-9])", _SEAM.join([r"\1", r"\2", r"\3"]))
+    text = tf.strings.regex_replace(text, _KEPT_ABBREVIATION, rf"\1{_KEPT_STOP}")
+    text = tf.strings.regex_replace(text, _LAST_STOP, rf"{_SEAM}.{_SEAM}\1\2")
+    text = tf.strings.regex_replace(text, _KEPT_STOP, ".")
+    text = tf.strings.regex_replace(text, _SPLIT_CONTRACTION, rf"\1\2{_KEPT_APOSTROPHE}\3\4")
+    opening = rf"(^|[ {_SEAM}])({_APOSTROPHE})([^ '{_SEAM}{_KEPT_APOSTROPHE}])"
+    text = tf.strings.regex_replace(text, opening, rf"\1\2{_SEAM}\3")
+    text = tf.strings.regex_replace(text, _KEPT_APOSTROPHE, "")
+    text = tf.strings.regex_replace(text, rf"([^ '{_SEAM}])({_APOSTROPHE})($|[ {_SEAM}])", rf"\1{_SEAM}\2\3")
+    contractions = rf"(?i)([a-z])({_APOSTROPHE}(?:{_CONTRACTED})|n{_APOSTROPHE}t)($|[ {_SEAM}])"
+    text = tf.strings.regex_replace(text, contractions, rf"\1{_SEAM}\2\3")
+    text = tf.strings.regex_replace(text, f"{_SEAM}* {_SEAM}*|^{_SEAM}+|{_SEAM}+$", " ")
+    return tf.strings.split(tf.strings.regex_replace(text, f"{_SEAM}+", f" {JOINER}"))
+
+
+def model_form(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    """Convert tokens to the form that the model sees. Tokens already in this form stay unchanged."""
+    if isinstance(tokens, tf.RaggedTensor):
+        return tokens.with_flat_values(model_form(tokens.flat_values))
+    tokens = tf.strings.regex_replace(tokens, _CLOSING_QUOTE, "''")
+    tokens = tf.strings.regex_replace(tokens, _OPENING_QUOTE, "``")
+    tokens = tf.strings.regex_replace(tokens, JOINER, "")
+    tokens = tf.strings.regex_replace(tokens, "[\u2018\u2019]", "'")
+    tokens = tf.strings.regex_replace(tokens, r"^.*[0-9].*$", "##")
+    return tf.strings.lower(tokens, encoding="utf-8")
+
+
+def keep_whole_numbers(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """Keep "3-2" as one word: with its hyphen if both numbers are kept, and otherwise not at all.
+
+    Args:
+        tokens: `(batch, ..., source)`, padded with empty strings.
+        keep: boolean, of the same shape.
+    """
+    shape = tf.shape(tokens)
+    tokens, kept = tf.reshape(tokens, [-1, shape[-1]]), tf.reshape(keep, [-1, shape[-1]])
+    ends_in_digit = tf.pad(tf.strings.regex_full_match(tokens, ".*[0-9]"), [[0, 0], [1, 0]])[:, :-1]
+    begins_with_digit = tf.pad(tf.strings.regex_full_match(tokens, f"{JOINER}[0-9].*"), [[0, 0], [0, 1]])[:, 1:]
+    is_hyphen = (tokens == f"{JOINER}-") & ends_in_digit & begins_with_digit
+    follows_hyphen = tf.pad(is_hyphen, [[0, 0], [1, 0]])[:, :-1]
+    # A hyphen and the number after it belong to the group of the number before it. Hyphens have no vote.
+    groups = tf.cumsum(tf.cast(~(is_hyphen | follows_hyphen), tf.int32), axis=1) - 1
+    groups += tf.range(tf.shape(tokens)[0])[:, tf.newaxis] * shape[-1]
+    votes = tf.cast(kept | is_hyphen, tf.int32)
+    return tf.reshape(tf.gather(tf.math.unsorted_segment_min(votes, groups, tf.size(groups)), groups) > 0, shape)
+
+
+def capitalize_first(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """Capitalize the first kept word if the sentence starts with a capital letter.
+
+    Words that are not all lowercase, such as "iPhone", stay unchanged.
+
+    Args:
+        tokens: `(batch, ..., source)`, padded with empty strings.
+        keep: boolean, of the same shape.
+    """
+    is_word = tf.strings.regex_full_match(tokens, r"(?s:.*)[\pL\pN](?s:.*)")
+    begins_large = tf.strings.regex_full_match(tokens, rf"{JOINER}?\p{{Lu}}(?s:.*)")
+    has_capital = tf.reduce_any(_is_first(is_word) & begins_large, axis=-1, keepdims=True)
+    is_small = tf.strings.regex_full_match(tokens, rf"{JOINER}?\p{{Ll}}[^\p{{Lu}}]*")
+    letter = tf.strings.upper(tf.strings.regex_replace(tokens, rf"(?s)^{JOINER}?(.).*$", r"\1"), encoding="utf-8")
+    joiner = tf.where(tf.strings.regex_full_match(tokens, rf"(?s){JOINER}.*"), JOINER, "")
+    capitalized = joiner + letter + tf.strings.regex_replace(tokens, rf"(?s)^{JOINER}?.", "")
+    return tf.where(has_capital & is_small & _is_first(is_word & keep), capitalized, tokens)
+
+
+def _is_first(marks: tf.Tensor) -> tf.Tensor:
+    """Return whether a position is the first marked one."""
+    return marks & (tf.cumsum(tf.cast(marks, tf.int32), axis=-1) == 1)
+
+
+def join_kept(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """Join the kept tokens into text, `(batch, ...)`, in the user's spelling.
+
+    Args:
+        tokens: `(batch, ..., source)`, padded with empty strings.
+        keep: a boolean mask of the same shape.
+    """
+    before = tf.pad(keep, [[0, 0]] * (len(keep.shape) - 1) + [[1, 0]])[..., :-1]
+    # A word gets a space if its neighbor was removed. A comma or period joins the previous kept word.
+    alone = ~before & tf.strings.regex_full_match(tokens, rf"{JOINER}[\pL\pN].*")
+    tokens = tf.where(alone, tf.strings.regex_replace(tokens, JOINER, ""), tokens)
+    kept = tf.where(keep, tokens, "")
+    shape = tf.shape(kept)
+    return tf.reshape(detokenize(tf.reshape(kept, [-1, shape[-1]])), shape[:-1])

@@ -1,4 +1,6 @@
-"""Split text into words and join them again, in graph code of core TensorFlow ops.
+"""Split text into words and join them again.
+
+All but `normalize_transcript` is graph code of core TensorFlow ops.
 
 Punctuation becomes separate tokens. A joiner mark shows on which side a token had no space, so only the kind of white
 space is lost:
@@ -10,9 +12,14 @@ Marks go on punctuation where possible, so a word is the same token in brackets,
 inside words, hyphens before digits, separators inside numbers and the periods of "U.S." stay in their tokens. Other
 hyphens and the possessive 's are separate tokens, which keeps the vocabulary small. Each Chinese or Japanese character
 is a token. HTML is treated as plain text.
+
+Captions and transcripts are simpler: see `split_captions` and `normalize_transcript`.
 """
 
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
 
 import tensorflow as tf
 
@@ -43,7 +50,11 @@ def normalize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
 
     Invalid bytes become U+FFFD. Unicode canonical forms stay unchanged, because TensorFlow has no op for them.
     """
-    text = tf.strings.unicode_transcode(_as_tensor(strings), "UTF-8", "UTF-8", errors="replace")
+    if not isinstance(strings, tf.Tensor):
+        # Lone surrogates, which JSON allows and UTF-8 does not, become invalid bytes and so U+FFFD.
+        encoded = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in strings]
+        strings = tf.constant(encoded, tf.string, shape=[len(encoded)])
+    text = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="replace")
     text = tf.strings.regex_replace(text, _SPACES, " ")
     text = tf.strings.regex_replace(text, _INVISIBLE, "")
     text = tf.strings.regex_replace(text, JOINER, "\u25a0")  # the full-width form of the same square
@@ -56,7 +67,10 @@ def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
     Args:
         strings: a tensor `(batch,)`, or a list.
     """
-    text = _keep_abbreviations(normalize(strings))
+    # Keep the periods after single letters, as in "U.S." and "a.k.a.", in the word.
+    stopped = rf"\1{_KEPT_STOP}"
+    text = tf.strings.regex_replace(normalize(strings), r"\b([A-Za-z])\.([A-Za-z])\.", stopped + rf"\2{_KEPT_STOP}")
+    text = tf.strings.regex_replace(text, rf"({_KEPT_STOP}[A-Za-z])\.", stopped)
     text = tf.strings.regex_replace(text, _IDEOGRAPH, _SEAMED)
     text = tf.strings.regex_replace(text, _PUNCTUATION, _SEAMED)
     for _ in range(2):  # matches that share a character, as in "1,2,3", need two passes
@@ -81,13 +95,6 @@ def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) ->
     return tf.strings.strip(tf.strings.regex_replace(text, f" ?{JOINER} ?", ""))
 
 
-def _keep_abbreviations(text: tf.Tensor) -> tf.Tensor:
-    """Keep the periods after single letters, as in "U.S." and "a.k.a.", in the word."""
-    stopped = rf"\1{_KEPT_STOP}"
-    text = tf.strings.regex_replace(text, r"\b([A-Za-z])\.([A-Za-z])\.", stopped + rf"\2{_KEPT_STOP}")
-    return tf.strings.regex_replace(text, rf"({_KEPT_STOP}[A-Za-z])\.", stopped)
-
-
 def _join_marks(text: tf.Tensor) -> tf.Tensor:
     """Replace each seam by a space, with a joiner mark on the token before or after."""
     after, before = rf"\1{JOINER} ", rf" {JOINER}\1"
@@ -98,9 +105,60 @@ def _join_marks(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(text, _SEAM, f" {JOINER}")
 
 
-def _as_tensor(strings: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
-    if isinstance(strings, tf.Tensor):
-        return strings
-    # Lone surrogates, which JSON allows and UTF-8 does not, become invalid bytes and so U+FFFD.
-    encoded = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in strings]
-    return tf.constant(encoded, tf.string, shape=[len(encoded)])
+# Stands for the apostrophe of a contraction. No normalized text contains this character.
+_KEPT_APOSTROPHE = "\x01"
+_CLITICS = "s|m|d|re|ve|ll"
+
+
+def split_captions(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
+    """Return the words of each caption, `(batch, None)`, in lowercase and without punctuation.
+
+    Hyphens and apostrophes inside words stay. Contractions become separate words:
+
+        A man's T-shirt (red) doesn't fit.
+        a man 's t-shirt red does n't fit
+
+    This suits languages that put spaces between words.
+
+    Args:
+        strings: a tensor `(batch,)`, or a list.
+    """
+    text = tf.strings.lower(normalize(strings), encoding="utf-8")
+    text = tf.strings.regex_replace(text, r"\x{2019}", "'")
+    text = tf.strings.regex_replace(text, r"[^\pL\pM\pN'-]+|--+|^|$", " ")
+    text = tf.strings.regex_replace(text, f" ?'({_CLITICS}) ", rf" {_KEPT_APOSTROPHE}\1 ")
+    text = tf.strings.regex_replace(text, " ?n't ", f" n{_KEPT_APOSTROPHE}t ")
+    text = tf.strings.regex_replace(text, "[-']* [-' ]*", " ")
+    return tf.strings.split(tf.strings.regex_replace(text, _KEPT_APOSTROPHE, "'"))
+
+
+def join_captions(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) -> tf.Tensor:
+    """Join the words of each caption with spaces, and contractions without: `(batch,)`.
+
+    Args:
+        tokens: `(batch, None)`, ragged, or padded with empty strings.
+    """
+    return tf.strings.regex_replace(detokenize(tokens), rf" ('(?:{_CLITICS})|n't)( |$)", r"\1\2")
+
+
+Case = Literal["upper", "lower", "keep"]
+
+_QUOTES = str.maketrans("\u2018\u2019\u02bc\u201c\u201d", "'''\"\"")
+
+
+def normalize_transcript(text: str, case: Case = "upper", punctuation: bool = False) -> str:
+    """Normalize a transcript to one line with single spaces. Its tokens are its characters, spaces included.
+
+    Args:
+        case: `"upper"`, `"lower"`, or `"keep"` to leave it unchanged.
+        punctuation: whether to keep punctuation. Otherwise hyphens become spaces and the rest is removed. Apostrophes
+            within words always stay.
+    """
+    if case not in get_args(Case):
+        raise ValueError(f"`case` must be one of {', '.join(get_args(Case))}. Received: case={case!r}")
+    text = unicodedata.normalize("NFC", text).translate(_QUOTES)
+    if not punctuation:
+        text = re.sub(r"(?<!\w)'|'(?!\w)|[^\w\s']|_", " ", text)
+    if case != "keep":
+        text = text.upper() if case == "upper" else text.lower()
+    return " ".join(text.split())

@@ -71,7 +71,8 @@ class TextCorpus:
 
     def make_vocabulary(self, size: int, min_count: int = 1) -> Vocabulary:
         """Return the most frequent forms in their usual spelling, after the classes of out-of-vocabulary words."""
-        counts = self._counts()
+        columns = (self.documents, self.summaries)
+        counts = sum(np.bincount(column.codes, minlength=len(self.words)) for column in columns)
         totals = np.bincount(self.form_of, counts, len(self.forms)).astype(np.int64)
         order = sorted(range(len(self.forms)), key=lambda form: (-totals[form], self.forms[form]))
         spellings = self._usual_spellings(counts)
@@ -93,10 +94,6 @@ class TextCorpus:
         words = tf.gather(tf.constant(self.forms), self.form_of) if by_form else self._table
         return np.where(ids == UNKNOWN, unknown_class_ids(words).numpy(), ids).astype(np.int32)
 
-    def _counts(self):
-        columns = (self.documents, self.summaries)
-        return sum(np.bincount(column.codes, minlength=len(self.words)) for column in columns)
-
     def _usual_spellings(self, counts):
         """Return the most frequent spelling of each form, counted inside document sentences if it occurs there."""
         inside = np.zeros(len(self.words), np.int64)
@@ -104,18 +101,16 @@ class TextCorpus:
         for first in range(0, len(self.documents), _CHUNK):
             lengths = self.documents.lengths[first : first + _CHUNK]
             codes = self.documents.codes[starts[first] : starts[first + len(lengths)]]
-            inside += np.bincount(codes[self._inside(codes, lengths)], minlength=len(self.words))
+            tokens = tf.RaggedTensor.from_row_lengths(tf.gather(self._table, codes), lengths).to_tensor("")
+            is_token = np.arange(tokens.shape[1]) < lengths[:, None]
+            is_inside = inside_sentences(tokens).numpy()[is_token]
+            inside += np.bincount(codes[is_inside], minlength=len(self.words))
         best: dict[int, tuple] = {}
         for code, form in enumerate(self.form_of.tolist()):
             rank = (inside[code], counts[code], self.words[code])
             if form not in best or rank > best[form]:
                 best[form] = rank
         return [best[form][2] for form in range(len(self.forms))]
-
-    def _inside(self, codes, lengths):
-        tokens = tf.RaggedTensor.from_row_lengths(tf.gather(self._table, codes), lengths).to_tensor("")
-        mask = np.arange(tokens.shape[1]) < lengths[:, None]
-        return inside_sentences(tokens).numpy()[mask]
 
     @cached_property
     def _table(self):

@@ -1,14 +1,16 @@
-"""Decode WAV files in TensorFlow graph code, for an exported recognizer."""
+"""Decode WAV files and resample them in TensorFlow graph code, for an exported recognizer."""
 
 import enum
+import math
 
 import tensorflow as tf
 
 from attention_apps.preprocessing.audio import HIGHEST_RATE, LARGEST_SAMPLE, LOWEST_RATE, MAX_CHANNELS, SAMPLE_RATE
 from attention_apps.preprocessing.map_rows_ignoring_errors import map_rows_ignoring_errors
-from attention_apps.preprocessing.resample_graph import resample, resampled_length
 
 _MAX_CHUNKS = 256
+# Bytes per sample of the known formats: PCM of 8, 16, 24 and 32 bits, floats of 32 and 64 bits.
+_WIDTHS = (1, 2, 3, 4, 4, 8)
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 # The bytes that follow the format's two bytes in an extensible header.
 _GUID_TAIL = b"\x00\x00\x00\x00\x10\x00\x80\x00\x00\xaa\x00\x38\x9b\x71"
@@ -19,7 +21,7 @@ class AudioStatus(enum.IntEnum):
 
     DECODED = 0
     BROKEN = 1  # empty, damaged, or with samples that are not numbers
-    UNSUPPORTED = 2  # not WAV, or a sample format that is not in `_KINDS`
+    UNSUPPORTED = 2  # not WAV, or a sample format that is not in `_WIDTHS`
     TOO_LONG = 3
 
 
@@ -54,7 +56,11 @@ def decode_wav(contents: tf.Tensor, max_samples: int) -> tuple[tf.Tensor, tf.Ten
     Raises:
         tf.errors.InvalidArgumentError: the file is broken.
     """
-    return _if_good(_container_status(contents), lambda: _decode(contents, max_samples))
+    is_riff = tf.strings.substr(contents, 0, 4) == b"RIFF"
+    is_wave = tf.cond(is_riff, lambda: tf.strings.substr(contents, 8, 4) == b"WAVE", lambda: False)
+    other = tf.where(tf.strings.length(contents) == 0, AudioStatus.BROKEN, AudioStatus.UNSUPPORTED)
+    status = tf.where(is_wave, AudioStatus.DECODED, other)
+    return _if_good(status, lambda: _decode(contents, max_samples))
 
 
 def are_sounds(waveform: tf.Tensor) -> tf.Tensor:
@@ -66,13 +72,6 @@ def _if_good(status, decode):
     return tf.cond(status == AudioStatus.DECODED, decode, lambda: (tf.zeros([0]), status))
 
 
-def _container_status(contents):
-    is_riff = tf.strings.substr(contents, 0, 4) == b"RIFF"
-    is_wave = tf.cond(is_riff, lambda: tf.strings.substr(contents, 8, 4) == b"WAVE", lambda: False)
-    other = tf.where(tf.strings.length(contents) == 0, AudioStatus.BROKEN, AudioStatus.UNSUPPORTED)
-    return tf.where(is_wave, AudioStatus.DECODED, other)
-
-
 def _decode(contents, max_samples):
     header, data, size = _find_chunks(contents)
     has_all = (header >= 0) & (data >= 0)
@@ -82,8 +81,7 @@ def _decode(contents, max_samples):
 
 def _decode_data(contents, header, data, size, max_samples):
     kind, channels, rate = _read_header(contents, header)
-    widths = tf.constant([width for width, _ in _KINDS], tf.int64)
-    width = tf.gather(widths, tf.maximum(kind, 0)) * tf.maximum(channels, 1)
+    width = tf.gather(tf.constant(_WIDTHS, tf.int64), tf.maximum(kind, 0)) * tf.maximum(channels, 1)
     frames = size // width
     is_known = (kind >= 0) & (channels >= 1) & (channels <= MAX_CHANNELS)
     is_known &= (rate >= LOWEST_RATE) & (rate <= HIGHEST_RATE)
@@ -93,7 +91,7 @@ def _decode_data(contents, header, data, size, max_samples):
 
     def decode():
         raw = tf.strings.substr(contents, data, frames * width)
-        samples = tf.switch_case(kind, [lambda convert=convert: convert(raw) for _, convert in _KINDS])
+        samples = _to_samples(raw, kind)
         waveform = tf.reduce_mean(tf.reshape(samples, tf.stack([frames, channels])), axis=1)
         is_good = are_sounds(waveform)
         same = (rate == SAMPLE_RATE) | ~is_good | (frames == 0)
@@ -125,7 +123,7 @@ def _find_chunks(contents):
 
 
 def _read_header(contents, place):
-    """Return the index of the sample format in `_KINDS`, or -1, the channels and the rate."""
+    """Return the index of the sample format in `_WIDTHS`, or -1, the channels and the rate."""
     fields = tf.io.decode_raw(tf.strings.substr(contents, place, 16), tf.uint16)
     fields = tf.unstack(tf.cast(tf.ensure_shape(fields, (8,)), tf.int64))
     tag, channels, rate_low, rate_high, _, _, align, bits = fields
@@ -144,38 +142,57 @@ def _extended_tag(contents, place):
     return tf.where(is_common, tf.cast(tag, tf.int64), _EXTENSIBLE)
 
 
-def _from_8_bits(raw):
-    return (tf.cast(tf.io.decode_raw(raw, tf.uint8), tf.float32) - 128) / 2**7
+def _to_samples(raw, kind):
+    """Convert bytes of a sample format, by its index in `_WIDTHS`, to numbers from about -1 to 1."""
+
+    def read(dtype):
+        return tf.cast(tf.io.decode_raw(raw, dtype), tf.float32)
+
+    def from_24_bits():
+        digits = tf.reshape(tf.io.decode_raw(raw, tf.uint8), [-1, 3])
+        low, middle, high = tf.unstack(tf.cast(digits, tf.int32), axis=1)
+        return tf.cast(low + 2**8 * middle + 2**16 * (high - 2**8 * (high // 2**7)), tf.float32) / 2**23
+
+    branches = [
+        lambda: (read(tf.uint8) - 128) / 2**7,
+        lambda: read(tf.int16) / 2**15,
+        from_24_bits,
+        lambda: read(tf.int32) / 2**31,
+        lambda: read(tf.float32),
+        lambda: read(tf.float64),
+    ]
+    return tf.switch_case(kind, branches)
 
 
-def _from_16_bits(raw):
-    return tf.cast(tf.io.decode_raw(raw, tf.int16), tf.float32) / 2**15
+# The ends of the passband and of the transition band, as fractions of half the lower rate. The same as in soxr.
+_PASSED, _STOPPED = 0.913, 1.0
+# Padding in samples at the lower rate. The Fourier transform is periodic: the end would leak into the beginning.
+_APART = 128
 
 
-def _from_24_bits(raw):
-    digits = tf.reshape(tf.io.decode_raw(raw, tf.uint8), [-1, 3])
-    low, middle, high = tf.unstack(tf.cast(digits, tf.int32), axis=1)
-    return tf.cast(low + 2**8 * middle + 2**16 * (high - 2**8 * (high // 2**7)), tf.float32) / 2**23
+def resampled_length(length: tf.Tensor, rate: tf.Tensor, new_rate: int) -> tf.Tensor:
+    """Return the number of samples after resampling, int64."""
+    length, rate = tf.cast(length, tf.int64), tf.cast(rate, tf.int64)
+    return (2 * length * new_rate + rate) // (2 * rate)
 
 
-def _from_32_bits(raw):
-    return tf.cast(tf.io.decode_raw(raw, tf.int32), tf.float32) / 2**31
+def resample(waveform: tf.Tensor, rate: tf.Tensor, new_rate: int) -> tf.Tensor:
+    """Resample `(samples,)` from one integer rate to another, exactly within the shared frequency band.
 
-
-def _from_floats(raw):
-    return tf.io.decode_raw(raw, tf.float32)
-
-
-def _from_doubles(raw):
-    return tf.cast(tf.io.decode_raw(raw, tf.float64), tf.float32)
-
-
-# For each sample format, its bytes per sample and a function that converts bytes to numbers from about -1 to 1.
-_KINDS = [
-    (1, _from_8_bits),
-    (2, _from_16_bits),
-    (3, _from_24_bits),
-    (4, _from_32_bits),
-    (4, _from_floats),
-    (8, _from_doubles),
-]
+    The spectrum of the whole waveform is truncated or zero-padded to the frequencies of the new rate. Silence is
+    appended, so that the duration is a whole number of samples at both rates.
+    """
+    rate = tf.cast(rate, tf.int64)
+    pair = (rate, tf.constant(new_rate, tf.int64))
+    common, _ = tf.while_loop(lambda _, rest: rest > 0, lambda number, rest: (rest, number % rest), pair)
+    length = tf.size(waveform, tf.int64)
+    apart = _APART * rate // tf.minimum(rate, new_rate)
+    periods = (length + apart) // (rate // common) + 1
+    size, new_size = periods * (rate // common), periods * (new_rate // common)
+    spectrum = tf.signal.rfft(waveform, [tf.cast(size, tf.int32)])
+    lower_size = periods * tf.minimum(rate, new_rate) // common  # of the transform at the lower rate
+    place = tf.cast(tf.range(tf.size(spectrum, tf.int64)), tf.float32) / (tf.cast(lower_size, tf.float32) / 2)
+    falling = tf.clip_by_value((_STOPPED - place) / (_STOPPED - _PASSED), 0.0, 1.0)
+    spectrum *= tf.cast(tf.square(tf.sin(falling * (math.pi / 2))), spectrum.dtype)
+    samples = tf.signal.irfft(spectrum, [tf.cast(new_size, tf.int32)]) * tf.cast(new_size / size, tf.float32)
+    return samples[: resampled_length(length, rate, new_rate)]

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from attention_apps.checks import require_at_least, require_between
 from attention_apps.constants import PADDING, UNKNOWN
-from attention_apps.models.ctc import ctc_losses
+from attention_apps.decoding.ctc import ctc_losses
 
 # Replaces a probability of zero, so that its logarithm is finite.
 _TINY = 1e-30

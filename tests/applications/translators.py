@@ -3,8 +3,8 @@
 import random
 
 from attention_apps.applications import TextTranslator, TranslatorConfig
+from attention_apps.preprocessing.sub_words import BYTES
 from attention_apps.preprocessing.vocabulary import Vocabulary
-from attention_apps.preprocessing.word_pieces import BYTES
 from attention_apps.training import read_config
 
 NAMES = ("Anna", "Bob", "Carla")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_apps.data.data_report import MAX_LISTED, DataReport, Histogram
-from attention_apps.data.line_reader import Problem
+from attention_apps.data.manifest import Problem
 
 
 @given(st.lists(st.integers(0, 10_000) | st.floats(0, 1e4), min_size=1))

@@ -7,11 +7,11 @@ from keras import ops
 
 from attention_apps.layers.additive_attention import AdditiveAttention
 from attention_apps.layers.coverage_attention import CoverageAttention
+from attention_apps.layers.dot_product_attention import MultiHeadAttention
 from attention_apps.layers.hard_attention import HardAttention
 from attention_apps.layers.loops import scan_time
 from attention_apps.layers.luong_attention import LuongAttention
 from attention_apps.layers.monotonic_attention import MonotonicAttention
-from attention_apps.layers.multi_head_attention import MultiHeadAttention
 from tests.layers.contract import (
     ATTENTION_CHECKS,
     VALUE_DIM,

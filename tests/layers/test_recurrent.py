@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_apps.layers.recurrent import Recurrent
+from attention_apps.layers.recurrent import PyramidalBidirectionalLSTM, Recurrent
 
 B, T, D, U = 3, 7, 4, 5
 RNG = np.random.default_rng(0)
@@ -27,7 +27,9 @@ def make_layer(cell, bidirectional):
 
 
 def make_state(layer):
-    return [RNG.normal(size=(B, U)).astype("float32") for _ in range(len(layer.directions) * len(layer._state_names()))]
+    return [
+        RNG.normal(size=(B, U)).astype("float32") for _ in range(len(layer.directions) * layer._states_per_direction)
+    ]
 
 
 def run_with_gradients(run, layer, mask, state):
@@ -117,3 +119,65 @@ def test_wrong_arguments_are_named():
         Recurrent(0)
     with pytest.raises(ValueError, match=r"`cell` must be one of \['gru', 'lstm'\]. Received: cell='rnn'"):
         Recurrent(3, cell="rnn")
+
+
+PYRAMIDAL_B, PYRAMIDAL_T, PYRAMIDAL_D, PYRAMIDAL_U = 2, 7, 3, 5
+PYRAMIDAL_SEQUENCE = RNG.normal(size=(PYRAMIDAL_B, PYRAMIDAL_T, PYRAMIDAL_D)).astype("float32")
+MASK = np.arange(PYRAMIDAL_T) < np.array([[7], [4]])
+
+
+@pytest.mark.parametrize(("factor", "length"), [(1, 7), (2, 4), (3, 3)])
+def test_time_is_divided_and_masks_follow(factor, length):
+    outputs, mask = PyramidalBidirectionalLSTM(PYRAMIDAL_U, factor=factor)(PYRAMIDAL_SEQUENCE, mask=MASK)
+    assert tuple(outputs.shape) == (PYRAMIDAL_B, length, 2 * PYRAMIDAL_U)
+    assert ops.convert_to_numpy(mask).sum(1).tolist() == [length, -(-4 // factor)]
+
+
+def test_it_equals_a_bidirectional_lstm_over_joined_pairs():
+    layer = PyramidalBidirectionalLSTM(PYRAMIDAL_U)
+    outputs, _ = layer(PYRAMIDAL_SEQUENCE[:, :6])
+    joined = PYRAMIDAL_SEQUENCE[:, :6].reshape(PYRAMIDAL_B, 3, 2 * PYRAMIDAL_D)
+    forward, backward = (direction(joined)[0] for direction in layer.recurrent.directions)
+    expected = np.concatenate([ops.convert_to_numpy(forward), ops.convert_to_numpy(backward)[:, ::-1]], axis=-1)
+    np.testing.assert_allclose(ops.convert_to_numpy(outputs), expected, atol=1e-5)
+
+
+def test_what_lies_under_the_padding_changes_nothing():
+    layer = PyramidalBidirectionalLSTM(PYRAMIDAL_U)
+    mask = np.arange(PYRAMIDAL_T) < np.array([[7], [3]])  # the second pair of the second row is half padding
+    noise = np.where(mask[..., None], PYRAMIDAL_SEQUENCE, 99).astype("float32")
+    clean, _ = layer(PYRAMIDAL_SEQUENCE, mask=mask)
+    noisy, _ = layer(noise, mask=mask)
+    np.testing.assert_allclose(ops.convert_to_numpy(clean), ops.convert_to_numpy(noisy), atol=1e-6)
+
+
+def test_three_of_them_shorten_eight_times():
+    values, mask = (
+        ops.convert_to_tensor(RNG.normal(size=(PYRAMIDAL_B, 33, PYRAMIDAL_D)).astype("float32")),
+        ops.ones((PYRAMIDAL_B, 33), "bool"),
+    )
+    for _ in range(3):
+        values, mask = PyramidalBidirectionalLSTM(PYRAMIDAL_U)(values, mask=mask)
+    assert tuple(values.shape) == (PYRAMIDAL_B, 5, 2 * PYRAMIDAL_U)
+
+
+def test_a_saved_pyramidal_model_comes_back(tmp_path):
+    source = keras.Input((None, PYRAMIDAL_D))
+    model = keras.Model(source, PyramidalBidirectionalLSTM(PYRAMIDAL_U, factor=3)(source)[0])
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(again(PYRAMIDAL_SEQUENCE)), ops.convert_to_numpy(model(PYRAMIDAL_SEQUENCE)), atol=1e-6
+    )
+    assert again.layers[-1].get_config()["factor"] == 3
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_reaches_the_inside_of_the_pyramid(policy):
+    outputs, _ = PyramidalBidirectionalLSTM(PYRAMIDAL_U, dtype=policy)(PYRAMIDAL_SEQUENCE, mask=MASK)
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+
+
+def test_a_wrong_factor_is_named():
+    with pytest.raises(ValueError, match=r"`factor` must be a positive integer. Received: factor=0"):
+        PyramidalBidirectionalLSTM(PYRAMIDAL_U, factor=0)

@@ -3,8 +3,7 @@ import pytest
 from keras import ops
 
 from attention_apps.layers import recurrent_attention
-from attention_apps.layers.coverage_attention import CoverageAttention
-from attention_apps.layers.location_sensitive_attention import LocationSensitiveAttention
+from attention_apps.layers.coverage_attention import CoverageAttention, LocationSensitiveAttention
 from attention_apps.layers.masks import masked_softmax, softmax_gradient
 from attention_apps.layers.recurrent_attention import convolve, recurrent_attention_weights, unroll_filters
 from tests.layers.contract import assert_close, call, check_compiled, check_dynamic_shapes, example

@@ -2,10 +2,12 @@
 
 import keras
 import numpy as np
+from keras import ops
 
 from attention_apps.models import MoonshineDecoder, MoonshineEncoder, Seq2Seq
 
 VOCABULARY, DIM, HEADS, LAYERS, HIDDEN, ROTARY = 19, 10, 2, 3, 7, 4
+BATCH, TIME, SOURCE = 2, 3, 5
 SIZES = {"dim": DIM, "num_layers": LAYERS, "num_heads": HEADS, "hidden_dim": HIDDEN, "rotary_dim": ROTARY}
 
 
@@ -33,3 +35,7 @@ def make_source(lengths=(4000, 2500), seed=0):
     """Noise, also where there should be silence after a recording's end."""
     waveform = 0.1 * np.random.default_rng(seed).normal(size=(len(lengths), max(lengths)))
     return {"waveform": waveform.astype("float32"), "lengths": np.array(lengths, "int32")}
+
+
+def make_values(*shape, seed=0):
+    return ops.convert_to_tensor(np.random.default_rng(seed).normal(size=shape).astype("float32"))

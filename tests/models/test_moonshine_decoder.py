@@ -5,10 +5,26 @@ import tensorflow as tf
 from keras import ops
 
 from attention_apps.decoding import DecodingOptions, beam_search
-from attention_apps.models.moonshine_decoder import MoonshineDecoder
+from attention_apps.layers import RotaryPosition
+from attention_apps.models.moonshine_decoder import CrossAttention, MoonshineDecoder, MoonshineDecoderBlock
+from attention_apps.models.moonshine_encoder import MoonshineEncoderBlock
 from tests.layers.contract import with_policy
 from tests.models.decoders import B, D, N, S, T, make_memory, stepwise
-from tests.models.moonshine_models import HEADS, LAYERS, SIZES, VOCABULARY, make_decoder, make_model, make_source
+from tests.models.moonshine_models import (
+    BATCH,
+    DIM,
+    HEADS,
+    HIDDEN,
+    LAYERS,
+    SIZES,
+    SOURCE,
+    TIME,
+    VOCABULARY,
+    make_decoder,
+    make_model,
+    make_source,
+    make_values,
+)
 
 
 def make_tokens(*shape):
@@ -172,3 +188,34 @@ def test_sizes_that_do_not_fit_are_errors():
         MoonshineDecoder(VOCABULARY, num_layers=0)
     with pytest.raises(ValueError, match="`alignment_heads` must be"):
         MoonshineDecoder(VOCABULARY, alignment_heads=[(6, 0)])
+
+
+def test_rows_of_an_item_share_its_keys_and_values():
+    attention, memory = CrossAttention(HEADS), make_values(BATCH, SOURCE, 4, seed=1)
+    attention.build((None, DIM), 4)
+    mask = np.ones((BATCH, 1, 1, SOURCE), bool)
+    hidden = make_values(BATCH * TIME, DIM)
+    shared, weights = attention(hidden, attention.prepare(memory), mask)
+    assert weights.shape == (BATCH, HEADS, TIME, SOURCE)
+    repeated = attention.prepare(ops.repeat(memory, TIME, axis=0))
+    alone, _ = attention(hidden, repeated, np.repeat(mask, TIME, axis=0))
+    np.testing.assert_allclose(shared, alone, atol=1e-5)
+
+
+def test_an_encoder_block_sees_all_and_a_decoder_block_the_past_only():
+    rotary = RotaryPosition(2)
+    rotation = rotary.prepare(TIME, DIM // HEADS)
+    hidden = make_values(TIME, DIM)
+    changed = ops.concatenate([hidden[:-1], -hidden[-1:]], axis=0)
+    encoder = MoonshineEncoderBlock(HEADS, HIDDEN, rotary)
+    encoder.build((None, DIM))
+    mask = np.ones((1, 1, 1, TIME), bool)
+    before, after = (encoder(inputs, rotation, mask) for inputs in (hidden, changed))
+    assert np.abs(before - after)[0].max() > 1e-4
+    decoder = MoonshineDecoderBlock(HEADS, HIDDEN, rotary)
+    decoder.build((None, DIM), 4)
+    prepared = decoder.cross_attention.prepare(make_values(1, SOURCE, 4))
+    causal, seen = np.tril(np.ones((TIME, TIME), bool)), np.ones((1, 1, 1, SOURCE), bool)
+    before, after = (decoder(inputs, rotation, causal, prepared, seen)[0] for inputs in (hidden, changed))
+    np.testing.assert_allclose(before[:-1], after[:-1], atol=1e-5)
+    assert np.abs(before - after)[-1].max() > 1e-3

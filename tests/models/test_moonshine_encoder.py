@@ -4,9 +4,17 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from attention_apps.models.moonshine_encoder import MIN_SAMPLES, SAMPLES_PER_FRAME, MoonshineEncoder, num_frames
+from attention_apps.layers import RotaryPosition
+from attention_apps.models.moonshine_encoder import (
+    MIN_SAMPLES,
+    SAMPLES_PER_FRAME,
+    MoonshineEncoder,
+    RotarySelfAttention,
+    attend,
+    num_frames,
+)
 from tests.layers.contract import with_policy
-from tests.models.moonshine_models import DIM, SIZES, make_encoder, make_source
+from tests.models.moonshine_models import BATCH, DIM, HEADS, SIZES, SOURCE, TIME, make_encoder, make_source, make_values
 
 
 def test_the_memory_has_values_and_mask():
@@ -106,3 +114,30 @@ def test_sizes_that_do_not_fit_are_errors():
         MoonshineEncoder(dim=20)
     with pytest.raises(ValueError, match="`rotary_dim` must be at most 5. Received: rotary_dim=6"):
         MoonshineEncoder(**{**SIZES, "rotary_dim": 6})
+
+
+def test_attention_is_a_softmax_over_what_is_real():
+    query, keys = make_values(BATCH, HEADS, TIME, 3), make_values(BATCH, HEADS, 3, SOURCE, seed=1)
+    values = make_values(BATCH, HEADS, SOURCE, 3, seed=2)
+    mask = np.array([1, 1, 0, 1, 0], bool)
+    context, weights = attend(query, keys, values, mask)
+    scores = np.exp(np.matmul(query, keys))[..., mask]
+    expected = scores / scores.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(ops.convert_to_numpy(weights)[..., mask], expected, rtol=1e-4)
+    assert (ops.convert_to_numpy(weights)[..., ~mask] == 0).all()
+    np.testing.assert_allclose(context, np.matmul(weights, values), atol=1e-5)
+
+
+def test_self_attention_with_a_cache_equals_all_at_once():
+    attention, hidden = RotarySelfAttention(HEADS, RotaryPosition(2)), make_values(BATCH, TIME, DIM)
+    rotary, head = attention.rotary, DIM // HEADS
+    attention.build((None, DIM))
+    causal = np.tril(np.ones((TIME, TIME), bool))
+    expected, _ = attention(ops.reshape(hidden, (-1, DIM)), rotary.prepare(TIME, head), causal)
+    expected = ops.reshape(expected, (BATCH, TIME, DIM))
+    cache = {name: ops.zeros((BATCH, HEADS, TIME, head)) for name in ("keys", "values")}
+    for time in range(TIME):
+        places = np.arange(BATCH * HEADS, dtype="int32")[:, None] * TIME + time
+        rotation = rotary.prepare(1, head, np.full((BATCH,), time))
+        context, cache = attention(hidden[:, time], rotation, np.arange(TIME) <= time, cache=cache, places=places)
+        np.testing.assert_allclose(context, expected[:, time], atol=1e-5)

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from attention_apps.decoding.state import repeat_state
+from attention_apps.decoding.scorers import repeat_state
 from attention_apps.layers import AdditiveAttention
 from attention_apps.models import RecurrentDecoder, Seq2Seq, TextEncoder
 from tests.models.decoders import (

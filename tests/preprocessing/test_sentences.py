@@ -2,8 +2,18 @@ import pytest
 import tensorflow as tf
 
 from attention_apps.preprocessing import text
-from attention_apps.preprocessing.sentence_words import tokenize_sentence
-from attention_apps.preprocessing.sentences import count_words, first_passage_lengths, piece_starts, sentence_starts
+from attention_apps.preprocessing.sentences import (
+    capitalize_first,
+    count_words,
+    first_passage_lengths,
+    join_kept,
+    keep_whole_numbers,
+    model_form,
+    piece_starts,
+    sentence_starts,
+    tokenize_sentence,
+)
+from attention_apps.preprocessing.text import JOINER, detokenize
 
 SENTENCES = [
     ["One dog ran.", "Another sat!", "Why?"],
@@ -77,3 +87,100 @@ def test_a_graph_gives_the_same():
 
     assert graph(texts).to_list() == sentence_starts(text.tokenize(texts)).to_list()
     assert graph(tf.constant([], tf.string)).to_list() == []
+
+
+def seen(sentence):
+    return b" ".join(model_form(tokenize_sentence([sentence])).to_list()[0]).decode()
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("He doesn't pay $3,000.", "he does n't pay $ ## ."),
+        ("The team's 2-1 win, at 10:30", "the team 's ## - ## win , at ##"),
+        ("An 18-year-old from St. Mirren (U.S.)", "an ## from st. mirren ( u.s. )"),
+        ('He said: "No."', "he said : `` no . ''"),
+        ("“It isn\u2019t over,” he said.", "`` it is n't over , '' he said ."),
+        ("Long-term AT&T deal -- 50%!", "long-term at&t deal -- ## % !"),
+        ("Mr. Smith left. She stayed.", "mr. smith left . she stayed ."),
+        ("the fans' 'great' O'Neil", "the fans ' ' great ' o'neil"),
+        ("a `` quoted '' word .", "a `` quoted '' word ."),
+        ("they 're in <unk> 's corp. , of ill. .", "they 're in <unk> 's corp. , of ill. ."),
+        ('He left. "No," she said.', "he left . `` no , '' she said ."),
+    ],
+)
+def test_the_model_sees_what_its_corpus_looks_like(typed, expected):
+    assert seen(typed) == expected
+
+
+@pytest.mark.parametrize("sentence", ["canada said ## <unk> 's ``", "st. mirren upset celtic ## - ## ."])
+def test_a_corpus_that_looks_like_this_already_stays_as_it_is(sentence):
+    assert b" ".join(model_form(tf.constant(sentence.split())).numpy().tolist()).decode() == sentence
+
+
+@pytest.mark.parametrize(
+    "typed", ["He doesn't pay $3,000.", "“It isn\u2019t over,” he said.", "A (b) 'c' \"d\" 2-1, e...", "日本語。", ""]
+)
+def test_joined_again_the_tokens_are_what_was_typed(typed):
+    assert detokenize(tokenize_sentence([typed])).numpy()[0].decode() == typed
+
+
+def kept(typed, *words):
+    tokens = tokenize_sentence([typed]).to_tensor("")
+    keep = [token.decode().replace(JOINER, "") in words for token in tokens.numpy()[0]]
+    return join_kept(tokens, tf.constant([keep])).numpy()[0].decode()
+
+
+def test_kept_words_are_spelled_as_typed():
+    assert kept("A stranded Dog, aged 7, was rescued.", "A", "Dog", "was", "rescued", ".") == "A Dog was rescued."
+
+
+def test_a_comma_joins_the_word_before_it():
+    assert kept("One big, two", "One", ",", "two") == "One, two"
+
+
+def test_a_word_whose_quote_is_gone_stands_on_its_own():
+    assert kept('They say "Stop it" now', "They", "Stop", "now") == "They Stop now"
+
+
+def with_whole_numbers(typed, *deleted):
+    tokens = tokenize_sentence([typed]).to_tensor("")
+    keep = tf.constant([[token.decode().replace(JOINER, "") not in deleted for token in tokens.numpy()[0]]])
+    return join_kept(tokens, keep_whole_numbers(tokens, keep)).numpy()[0].decode()
+
+
+@pytest.mark.parametrize(
+    ("typed", "deleted", "expected"),
+    [
+        ("They won 3-2 today", ["-"], "They won 3-2 today"),
+        ("They won 3-2 today", ["-", "2"], "They won today"),
+        ("They won 3-2 today", ["3"], "They won today"),
+        ("From 2026-11-18 on", ["-", "on"], "From 2026-11-18"),
+        ("From 2026-11-18 on", ["-", "18"], "From on"),
+        ("A 16-year-old boy - 3 of 4", ["of", "-"], "A 16-year-old boy 3 4"),
+    ],
+)
+def test_numbers_with_hyphens_are_kept_or_deleted_as_one(typed, deleted, expected):
+    assert with_whole_numbers(typed, *deleted) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "deleted", "expected"),
+    [
+        ("On Monday, a man left.", ["On", "Monday", ","], "A man left."),
+        ("on monday, a man left.", ["on", "monday", ","], "a man left."),
+        ("Now, iPhone sales rose.", ["Now", ","], "iPhone sales rose."),
+        ("Now, 40 people left.", ["Now", ","], "40 people left."),
+        ('Now, "we won."', ["Now", ","], '"We won."'),
+        ("Heute, über Nacht", ["Heute", ","], "Über Nacht"),
+        ("A man left.", ["A", "man", "left", "."], ""),
+    ],
+)
+def test_a_sentence_starts_with_a_capital_if_it_was_typed_with_one(typed, deleted, expected):
+    tokens = tokenize_sentence([typed]).to_tensor("")
+    keep = tf.constant([[token.decode().replace(JOINER, "") not in deleted for token in tokens.numpy()[0]]])
+    assert join_kept(capitalize_first(tokens, keep), keep).numpy()[0].decode() == expected
+
+
+def test_nothing_kept_is_an_empty_text():
+    assert kept("One two") == ""

@@ -7,7 +7,17 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attention_apps.preprocessing.text import JOINER, detokenize, normalize, tokenize
+from attention_apps.metrics import caption_words
+from attention_apps.preprocessing.text import (
+    JOINER,
+    detokenize,
+    join_captions,
+    normalize,
+    normalize_transcript,
+    split_captions,
+    tokenize,
+)
+from attention_apps.preprocessing.vocabulary import Vocabulary
 
 ASCII = "".join(map(chr, range(32, 127)))
 COMMON = ASCII + "“”‘’–—…«»£€¥₹°±×½§©®™•éüñßøАЯشع한글漢字かなカ。、！？🙂👍🏽❤️👨‍👩‍👧\u200c\u0301\n\t\u00a0\u3000"
@@ -120,3 +130,90 @@ def test_a_hundred_thousand_short_texts_take_less_than_a_minute():
     start = time.process_time()
     tokenize(texts)
     assert time.process_time() - start < 60 * len(texts) / 100_000
+
+
+def words_of(caption):
+    return [word.decode() for word in split_captions([caption]).to_list()[0]]
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("A dog, running on the GRASS .", "a dog running on the grass"),
+        ("A man's T-shirt (red) doesn't fit!", "a man 's t-shirt red does n't fit"),
+        ("A dog 's toy is n't here", "a dog 's toy is n't here"),
+        ("'one' 'two' - three--four -five- \"six\"", "one two three four five six"),
+        ("It\u2019s 5 o'clock; they're off & away", "it 's 5 o'clock they 're off away"),
+        ("ÉCOLE Ångström 草 🙂", "école ångström 草"),
+        ("", ""),
+        ("...", ""),
+        ("' - '", ""),
+        ("\x00a\n\tb\u3000c", "a b c"),
+    ],
+)
+def test_words_of_captions(caption, words):
+    assert words_of(caption) == words.split()
+
+
+def test_contractions_in_captions_are_joined_again():
+    tokens = [["a", "man", "'s", "hat", "does", "n't", "fit"], ["they", "'re", "", ""], [], ["'s"]]
+    expected = [b"a man's hat doesn't fit", b"they're", b"", b"'s"]
+    assert join_captions(tokens).numpy().tolist() == expected
+    assert join_captions(tf.ragged.constant(tokens, tf.string).to_tensor("")).numpy().tolist() == expected
+
+
+caption_parts = ["A", "man", "dog 's", "dog's", "t-shirt", "Is n't", "isn't", "they're", "o'clock", ",", ".", '"', "3"]
+plain_captions = st.lists(st.sampled_from(caption_parts), max_size=8).map(" ".join)
+
+
+@settings(deadline=None, max_examples=50)
+@given(plain_captions)
+def test_words_of_captions_are_those_that_the_metrics_count(caption):
+    assert words_of(caption) == caption_words(caption)
+
+
+@settings(deadline=None, max_examples=50)
+@given(plain_captions)
+def test_a_caption_keeps_its_words_when_it_is_joined(caption):
+    words = split_captions([caption])
+    assert split_captions(join_captions(words)).to_list() == words.to_list()
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(max_size=20))
+def test_any_caption_gives_words_without_spaces(text):
+    assert all(word and " " not in word for word in words_of(text))
+
+
+def test_a_graph_splits_captions_as_eager_calls_do():
+    captions = ["A man's dog.", ""]
+    graph = tf.function(lambda texts: split_captions(texts), input_signature=[tf.TensorSpec([None], tf.string)])
+    assert graph(tf.constant(captions)).to_list() == split_captions(captions).to_list()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("  enter  Fifty\tfour ", {}, "ENTER FIFTY FOUR"),
+        ("Don\u2019t stop, 'Tom' \u2013 or re-start!", {}, "DON'T STOP TOM OR RE START"),
+        ("Don't stop, Tom.", {"case": "lower", "punctuation": True}, "don't stop, tom."),
+        ("\u201cYes\u201d", {"case": "keep", "punctuation": True}, '"Yes"'),
+        ("e\u0301te\u0301", {}, "\u00c9T\u00c9"),
+        ("...", {}, ""),
+    ],
+)
+def test_transcripts_are_made_alike(text, options, expected):
+    assert normalize_transcript(text, **options) == expected
+    assert normalize_transcript(expected, **options) == expected
+
+
+def test_letters_go_through_a_vocabulary_and_back():
+    text = "TWO B OR"
+    vocabulary = Vocabulary.build([list(text)])
+    assert " " in vocabulary
+    assert "".join(vocabulary.decode([1, *vocabulary.encode(list(text)), 2, 0])) == text
+
+
+def test_an_unknown_case_is_an_error():
+    with pytest.raises(ValueError, match="`case` must be one of upper, lower, keep. Received: case='title'"):
+        normalize_transcript("a", case="title")

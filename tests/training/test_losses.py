@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_apps.decoding.ctc import ctc_losses
 from attention_apps.layers import LocationSensitiveAttention
-from attention_apps.models.ctc import ctc_losses
 from attention_apps.models.listener import Listener
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.seq2seq import Seq2Seq

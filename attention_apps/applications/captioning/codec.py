@@ -12,7 +12,7 @@ from attention_apps.applications.outputs import best_tokens, calibrated, geometr
 from attention_apps.applications.parts import AnsweredParts, Codec, OutputOptions, Reading, Tensors
 from attention_apps.constants import END
 from attention_apps.decoding import DecodingResult
-from attention_apps.preprocessing import captions
+from attention_apps.preprocessing.text import join_captions
 
 
 class CaptionCodec(Codec):
@@ -32,7 +32,7 @@ class CaptionCodec(Codec):
     def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
         words = self.vocabulary.strings(token_ids)
         shape = tf.shape(words)
-        return tf.reshape(captions.detokenize(tf.reshape(words, [-1, shape[-1]])), shape[:2])
+        return tf.reshape(join_captions(tf.reshape(words, [-1, shape[-1]])), shape[:2])
 
     def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
         token_ids, attention = forced["token_ids"], forced["attention"]

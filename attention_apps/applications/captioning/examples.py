@@ -24,10 +24,9 @@ from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row, group_rows
 from attention_apps.metrics import MetricResult, bleu, cider
 from attention_apps.models import Seq2Seq
-from attention_apps.preprocessing import captions
 from attention_apps.preprocessing.image import read_image
-from attention_apps.preprocessing.image_augmentation import augment_image, may_flip
-from attention_apps.preprocessing.image_graph import resize_image
+from attention_apps.preprocessing.image_graph import augment_image, may_flip, resize_image
+from attention_apps.preprocessing.text import split_captions
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
 
@@ -57,7 +56,7 @@ class CaptionExamples(Examples):
         self._captions = [[row["caption"] for row in group] for group in groups.values()]
         is_whole = config.encoder.fit == "squash"  # in a cropped photo, boxes lie elsewhere
         self._boxes = [read_boxes(is_whole and group[0].values.get("boxes")) for group in groups.values()]
-        tokens = captions.tokenize([caption for texts in self._captions for caption in texts]).to_list()
+        tokens = split_captions([caption for texts in self._captions for caption in texts]).to_list()
         words = iter([[word.decode() for word in row] for row in tokens])
         self._words = [[next(words) for _ in texts] for texts in self._captions]
 
@@ -246,7 +245,7 @@ def _probe(path: str) -> None:
 
 @tf.function(input_signature=[tf.TensorSpec((1,), tf.string)], autograph=False)
 def _tokenize_one(text):
-    return captions.tokenize(text).values
+    return split_captions(text).values
 
 
 def _tokenize(text: str) -> list[str]:

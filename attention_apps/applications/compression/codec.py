@@ -17,7 +17,7 @@ from attention_apps.constants import UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding import DecodingResult
 from attention_apps.decoding.scorers import Scorer
 from attention_apps.models.tag_decoder import DELETE, KEEP
-from attention_apps.preprocessing.sentence_words import capitalize_first, join_kept, keep_whole_numbers, model_form
+from attention_apps.preprocessing.sentences import capitalize_first, join_kept, keep_whole_numbers, model_form
 from attention_apps.preprocessing.text import JOINER
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import to_model_forms, unknown_class_ids

@@ -16,8 +16,7 @@ from attention_apps.applications.summarization.reader import (
     read_text_in_graph,
     text_input,
 )
-from attention_apps.preprocessing.sentence_words import tokenize_sentence
-from attention_apps.preprocessing.sentences import piece_starts
+from attention_apps.preprocessing.sentences import piece_starts, tokenize_sentence
 
 
 class SentenceReader:

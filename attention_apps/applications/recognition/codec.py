@@ -22,15 +22,14 @@ from attention_apps.applications.recognition.word_times import attention_spans, 
 from attention_apps.checks import require
 from attention_apps.constants import END, PADDING
 from attention_apps.decoding import DecodingResult
-from attention_apps.decoding.ctc_alignment import align_ctc
-from attention_apps.decoding.ctc_prefix_scorer import ctc_prefix_scorer
+from attention_apps.decoding.ctc import align_ctc, ctc_prefix_scorer
 from attention_apps.decoding.ngram_model import NgramModel
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES, SAMPLES_PER_FRAME
 from attention_apps.preprocessing.audio import SAMPLE_RATE
-from attention_apps.preprocessing.characters import normalize, tokenize
 from attention_apps.preprocessing.log_mel import log_mel
 from attention_apps.preprocessing.pauses import loud_frames
 from attention_apps.preprocessing.sub_words import SubWords
+from attention_apps.preprocessing.text import normalize_transcript
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
 LANGUAGE_MODEL = "language_model.txt"
@@ -184,7 +183,7 @@ class LetterCodec(SpeechCodec):
 
     def letters(self, text: str) -> list[str]:
         """Return the letters of a transcript, in the case that the configuration says."""
-        return tokenize(normalize(text, self.config.case, self.config.punctuation))
+        return list(normalize_transcript(text, self.config.case, self.config.punctuation))
 
     def encode(self, text: str) -> list[int]:
         return self.vocabulary.encode(self.letters(text))
@@ -246,7 +245,7 @@ class SubWordCodec(SpeechCodec):
         self.sub_words = SubWords(vocabulary)
 
     def encode(self, text: str) -> list[int]:
-        return self.sub_words.encode(normalize(text, self.config.case, self.config.punctuation))
+        return self.sub_words.encode(normalize_transcript(text, self.config.case, self.config.punctuation))
 
     def fit_language_model(self, texts: Iterable[str], order: int) -> None:
         raise ValueError("A language model is for recognizers that write letters. This one writes sub-words.")

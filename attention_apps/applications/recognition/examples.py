@@ -20,8 +20,8 @@ from attention_apps.models import Seq2Seq
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES
 from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_seconds, read_audio
 from attention_apps.preprocessing.audio_augmentation import colored_noise
-from attention_apps.preprocessing.characters import normalize, tokenize
 from attention_apps.preprocessing.log_mel import LogMelOptions, log_mel, num_frames
+from attention_apps.preprocessing.text import normalize_transcript
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
 
@@ -53,14 +53,14 @@ class SpeechExamples(Examples):
 
     def __init__(self, rows: Sequence[Row], config: RecognizerConfig):
         super().__init__(rows, config)
-        self._transcripts = [normalize(row["transcript"], config.case, config.punctuation) for row in rows]
+        self._transcripts = [normalize_transcript(row["transcript"], config.case, config.punctuation) for row in rows]
 
     # What is particular about the data
 
     @staticmethod
     def data_check(config: RecognizerConfig, codec: Any) -> DataCheck:
         def letters(text: str) -> list[str]:
-            return tokenize(normalize(text, config.case, config.punctuation))
+            return list(normalize_transcript(text, config.case, config.punctuation))
 
         def reject(row: Row, seconds: float | None) -> str | None:
             """Reject texts too long for CTC, which needs a frame per letter and one between equal letters."""
@@ -87,15 +87,15 @@ class SpeechExamples(Examples):
 
     @staticmethod
     def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
-        texts = [normalize(text, "lower") for text in texts]
-        references = [[normalize(text, "lower") for text in of_item] for of_item in references]
+        texts = [normalize_transcript(text, "lower") for text in texts]
+        references = [[normalize_transcript(text, "lower") for text in of_item] for of_item in references]
         return {"wer": wer(texts, references), "cer": cer(texts, references)}
 
     def make_vocabulary(self) -> Vocabulary:
-        return Vocabulary.build(map(tokenize, self._transcripts))
+        return Vocabulary.build(map(list, self._transcripts))
 
     def unknown_rates(self, codec: LetterCodec) -> dict[str, float]:
-        return {"transcript": codec.vocabulary.unknown_rate(map(tokenize, self._transcripts))}
+        return {"transcript": codec.vocabulary.unknown_rate(map(list, self._transcripts))}
 
     def fit_codec(self, codec: LetterCodec) -> None:
         """Count the n-grams of the letters, if the configuration asks for a language model."""

@@ -20,13 +20,13 @@ from attention_apps.applications.summarization.summary import Summary, SummaryLi
 from attention_apps.constants import END, SPECIAL_TOKENS, UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding import DecodingResult
 from attention_apps.decoding.scorers import Scorer
-from attention_apps.preprocessing.extended_vocabulary import source_ids
 from attention_apps.preprocessing.text import JOINER, detokenize
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import (
     UNKNOWN_CLASS_IDS,
     lowercase,
     restore_case,
+    source_ids,
     to_model_forms,
     unknown_class_ids,
 )

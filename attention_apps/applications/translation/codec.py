@@ -20,9 +20,9 @@ from attention_apps.applications.translation.reader import has_letter
 from attention_apps.applications.translation.translation import Translation
 from attention_apps.constants import PADDING, START, UNKNOWN
 from attention_apps.decoding import DecodingOptions, DecodingResult
+from attention_apps.preprocessing.sub_words import WordPieces
 from attention_apps.preprocessing.text import JOINER, detokenize
 from attention_apps.preprocessing.vocabulary import Vocabulary
-from attention_apps.preprocessing.word_pieces import WordPieces
 
 
 class TranslationCodec(Codec):

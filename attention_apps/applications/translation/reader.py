@@ -11,7 +11,7 @@ from attention_apps.applications.parts import OutputOptions, RawInput, Reading, 
 from attention_apps.applications.summarization.reader import BLANK, CUT, OK, TOO_LONG, pad, plain_token, sentence_spans
 from attention_apps.applications.translation.config import TranslatorConfig
 from attention_apps.preprocessing.sentences import piece_starts, sentence_starts
-from attention_apps.preprocessing.word_pieces import split_words
+from attention_apps.preprocessing.sub_words import split_words
 from attention_apps.serving import DEFAULT_SIGNATURE
 
 # The longest text that is translated at all, and what an exported model takes: bytes and sentences of one text.

@@ -10,8 +10,7 @@ from attention_apps.applications.summarization.examples import SummaryExamples
 from attention_apps.constants import END, START, UNKNOWN
 from attention_apps.data import Row
 from attention_apps.preprocessing import text
-from attention_apps.preprocessing.extended_vocabulary import source_ids, target_ids
-from attention_apps.preprocessing.word_forms import UNKNOWN_CLASS_IDS, lowercase
+from attention_apps.preprocessing.word_forms import UNKNOWN_CLASS_IDS, lowercase, source_ids, target_ids
 from attention_apps.training import TrainingConfig
 
 ROWS = [
