@@ -19,6 +19,7 @@ from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
 from attention_apps.preprocessing.audio_augmentation import colored_noise
 from attention_apps.preprocessing.text import normalize_transcript
 from tests.applications.recognizers import wav_bytes
+from tests.recipes.loading import load as load_recipe
 from tests.serving.fresh_process import call_in_fresh_process
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -75,6 +76,19 @@ def test_a_compressed_sentence_is_made_of_words_of_the_sentence(name):
         assert 3 <= len(compression.text.split()) < len(text.split())
         rest = iter(letters(text))
         assert all(letter in rest for letter in kept)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", of_task("sentence_compression"))
+def test_a_compressed_sentence_keeps_the_negations_and_quantities_of_its_verb(name):
+    qualifiers = load_recipe("qualifiers", "sentence_compression")
+    sentences = qualifiers.make_sentences()
+    assert len({sentence.text for sentence in sentences}) == 200
+    compressions = attention_apps.load(name).compress([sentence.text for sentence in sentences])
+    lost = [qualifiers.is_lost(*pair) for pair in zip(sentences, compressions, strict=True)]
+    assert sum(lost) <= 0.02 * len(sentences)
+    verbs = [sentence.verb in compression.tokens for sentence, compression in zip(sentences, compressions, strict=True)]
+    assert sum(verbs) > 0.8 * len(sentences)
 
 
 @pytest.mark.slow

@@ -102,6 +102,16 @@ _SPLIT_CONTRACTION = rf"(?i)(^| )({_APOSTROPHE})({_CONTRACTED})( |$)"
 _CLOSING = rf"""(?:{_SEAM}|{_APOSTROPHE}|["\x{{201D}})])"""
 _LAST_STOP = rf"\.({_CLOSING}*)( [^ .\p{{Ll}}0-9{_SEAM}]| {_SEAM}[^,;:?!]|$)"
 _KEPT_ABBREVIATION = r"\b([A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Gen|Gov|Sen|Rep|Lt|Col|Sgt|Capt|vs)\."
+# Words without which a kept verb or noun says something else, words that belong to an amount, and its units.
+_QUALIFIER = (
+    r"(?i)not|n'?t|no|never|neither|allegedly|reportedly|apparently|supposedly|purportedly|possibly|nearly|almost"
+)
+_NUMBER = (
+    r"(?i).*[0-9#].*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozens?|"
+    r"hundreds?|thousands?|half"
+)
+_UNIT = r"(?i)percent|%|millions?|billions?|trillions?|\p{Sc}"
+_BEFORE_AMOUNT = r"(?i)by|for|to|at|about|around|over|under"
 _OPENING_QUOTE = rf"""^(?:"|{JOINER}?[\x{{201C}}\x{{AB}}])$"""
 _CLOSING_QUOTE = rf"""^(?:{JOINER}"|{JOINER}?[\x{{201D}}\x{{BB}}])$"""
 
@@ -155,6 +165,49 @@ def keep_whole_numbers(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     groups += tf.range(tf.shape(tokens)[0])[:, tf.newaxis] * shape[-1]
     votes = tf.cast(kept | is_hyphen, tf.int32)
     return tf.reshape(tf.gather(tf.math.unsorted_segment_min(votes, groups, tf.size(groups)), groups) > 0, shape)
+
+
+def keep_qualifiers(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """Keep "not", "allegedly" and quantities where the words that they belong to are kept.
+
+    A qualifier belongs to the next two words. A quantity is kept or deleted as a whole: with the next word, and an
+    amount such as "by 5 percent" also with the word before it.
+
+    Args:
+        tokens: `(batch, ..., source)`, padded with empty strings.
+        keep: boolean, of the same shape.
+    """
+    shape = tf.shape(tokens)
+    tokens, kept = tf.reshape(tokens, [-1, shape[-1]]), tf.reshape(keep, [-1, shape[-1]])
+    words = tf.strings.regex_replace(tf.strings.regex_replace(tokens, JOINER, ""), "[\u2018\u2019]", "'")
+    is_word = tf.strings.regex_full_match(words, r"(?s:.*)[\pL\pN#](?s:.*)")
+    is_unit = tf.strings.regex_full_match(words, _UNIT)
+    is_number = tf.strings.regex_full_match(words, _NUMBER) | is_unit
+    is_before = tf.strings.regex_full_match(words, _BEFORE_AMOUNT) & _shift(is_number, -1)
+    # The tokens of a quantity form a group; every other token is a group of its own.
+    is_part = is_number | is_before
+    groups = tf.cumsum(tf.cast(~(is_part & _shift(is_part, 1)), tf.int32), axis=1) - 1
+    groups += tf.range(tf.shape(tokens)[0])[:, tf.newaxis] * shape[-1]
+
+    def in_group(marks):
+        votes = tf.math.unsorted_segment_max(tf.cast(marks, tf.int32), groups, tf.size(groups))
+        return tf.gather(votes, groups) > 0
+
+    neighbors = (_shift(kept & is_word, -1) & ~_shift(is_part, -1)) | (
+        in_group(is_unit) & _shift(kept & is_word, 1) & ~_shift(is_part, 1)
+    )
+    kept |= is_part & in_group(is_number) & in_group(is_part & (neighbors | (kept & is_number)))
+    is_qualifier = tf.strings.regex_full_match(words, _QUALIFIER)
+    follows = _shift(kept & is_word, -1) | (_shift(is_word, -1) & _shift(kept & is_word, -2))
+    return tf.reshape(kept | (is_qualifier & follows), shape)
+
+
+def _shift(marks, places):
+    """Move boolean marks `(rows, columns)` to the right, or to the left if `places` is negative."""
+    width = tf.shape(marks)[1]
+    if places > 0:
+        return tf.pad(marks, [[0, 0], [places, 0]])[:, :width]
+    return tf.pad(marks, [[0, 0], [0, -places]])[:, -places:]
 
 
 def capitalize_first(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:

@@ -7,6 +7,7 @@ from attention_apps.preprocessing.sentences import (
     count_words,
     first_passage_lengths,
     join_kept,
+    keep_qualifiers,
     keep_whole_numbers,
     model_form,
     piece_starts,
@@ -184,3 +185,30 @@ def test_a_sentence_starts_with_a_capital_if_it_was_typed_with_one(typed, delete
 
 def test_nothing_kept_is_an_empty_text():
     assert kept("One two") == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept", "expected"),
+    [
+        ("He did not resign today", "He did resign", "He did not resign"),
+        ("He has not yet been charged", "He has been charged", "He has not been charged"),
+        ("He didn't leave", "He did leave", "He didn't leave"),
+        ("He didn\u2019t leave", "He did leave", "He didn\u2019t leave"),
+        ("They found no new evidence", "They found evidence", "They found no evidence"),
+        ("A man allegedly stole it", "A man stole it", "A man allegedly stole it"),
+        ("A man left, allegedly.", "A man left .", "A man left."),
+        ("It lost 40 percent of them", "It lost", "It lost 40 percent"),
+        ("It paid $3 million for it", "It paid", "It paid $3 million"),
+        ("Prices rose by 5% in May", "Prices rose", "Prices rose by 5%"),
+        ("It hired 250 workers", "It hired workers", "It hired 250 workers"),
+        ("It hired 2 million workers", "It hired 2 workers", "It hired 2 million workers"),
+        ("The man, 45, left in 2010", "The man left", "The man left"),
+        ("Not now, he left", "he left", "he left"),
+    ],
+)
+def test_qualifiers_and_quantities_stay_with_their_words(typed, kept, expected):
+    tokens = tokenize_sentence([typed]).to_tensor("")
+    keep = tf.constant([[token.decode().replace(JOINER, "") in kept.split() for token in tokens.numpy()[0]]])
+    kept = keep_qualifiers(tf.stack([tokens, tokens], 1), tf.stack([keep, tf.zeros_like(keep)], 1))
+    assert join_kept(tokens, kept[:, 0]).numpy()[0].decode() == expected
+    assert not kept[:, 1].numpy().any()

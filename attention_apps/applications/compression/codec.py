@@ -17,7 +17,13 @@ from attention_apps.constants import UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding import DecodingResult
 from attention_apps.decoding.scorers import Scorer
 from attention_apps.models.tag_decoder import DELETE, KEEP
-from attention_apps.preprocessing.sentences import capitalize_first, join_kept, keep_whole_numbers, model_form
+from attention_apps.preprocessing.sentences import (
+    capitalize_first,
+    join_kept,
+    keep_qualifiers,
+    keep_whole_numbers,
+    model_form,
+)
 from attention_apps.preprocessing.text import JOINER
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.preprocessing.word_forms import to_model_forms, unknown_class_ids
@@ -122,7 +128,7 @@ def _kept(token_ids, tokens):
     missing = tf.maximum(tf.shape(tokens)[1] - tf.shape(token_ids)[2], 0)
     tags = tf.pad(token_ids, [[0, 0], [0, 0], [0, missing]])[..., : tf.shape(tokens)[1]]
     tokens = tf.broadcast_to(tokens[:, tf.newaxis], tf.shape(tags))
-    keep = keep_whole_numbers(tokens, (tags == KEEP) & (tokens != ""))
+    keep = keep_whole_numbers(tokens, keep_qualifiers(tokens, (tags == KEEP) & (tokens != "")))
     return capitalize_first(tokens, keep), keep
 
 
