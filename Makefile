@@ -7,7 +7,7 @@ WORKERS ?= 2
 # What `make quick` runs: the parts that most others rely on, without the slow tests.
 QUICK := tests/data tests/decoding tests/layers tests/metrics tests/models tests/plots tests/preprocessing tests/test_*.py
 
-.PHONY: demo quick test test-all lint format docs test-backends benchmark clean
+.PHONY: demo quick test test-all coverage tutorials lint format docs test-backends benchmark clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m attention_apps demo --terminal
@@ -16,12 +16,20 @@ demo: $(VENV)/.demo
 quick: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(QUICK)
 
-# Everything but long fuzzing: under twelve minutes on two cores.
+# Everything but long fuzzing and the tutorials: under twelve minutes on two cores.
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n $(WORKERS) --fuzz-cases 10000
+	$(BIN)/python -m pytest -n $(WORKERS) --fuzz-cases 10000 --tutorials
+
+# What the tests reach: a table, and pages in build/coverage.
+coverage: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term --cov-report=html
+
+# Runs the notebooks of docs/tutorials again and stores their outputs.
+tutorials: $(VENV)/.test
+	$(BIN)/python -m tests.tutorials
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -57,4 +65,4 @@ $(VENV)/.test: setup.cfg | $(VENV)/bin/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info
+	rm -rf $(VENV) build dist site .coverage *.egg-info

@@ -13,6 +13,7 @@ def pytest_addoption(parser):
     group.addoption("--fuzz-cases", type=int, default=300, help="spoilt inputs over all kinds (default: %(default)s)")
     group.addoption("--fuzz-seed", type=int, default=0, help="another seed makes other cases (default: %(default)s)")
     group.addoption("--fuzz-only", type=int, metavar="NUMBER", help="the batch of this case, of each kind")
+    parser.addoption("--tutorials", action="store_true", help="run the notebooks of docs/tutorials")
 
 
 def pytest_collection_finish():

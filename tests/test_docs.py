@@ -1,7 +1,9 @@
 """Every Python block and every `attention-apps` line of the documentation runs, page by page, in the order in which it
-stands there, with small stand-ins for the files and presets it names."""
+stands there, with small stand-ins for the files and presets it names. Where a comment gives the value of a line, as in
+`summary.confidence  # 0.66`, the line must have that value."""
 
 import argparse
+import ast
 import contextlib
 import re
 import runpy
@@ -14,6 +16,7 @@ import pytest
 import soundfile
 from PIL import Image
 
+import attention_apps
 from tests.doc_commands import blocks, check_inline, command_lines, inline_commands, parse, workplace
 
 ROOT = Path(__file__).parents[1]
@@ -39,11 +42,50 @@ def test_the_python_of_a_page_runs(page, monkeypatch, tmp_path):
     soundfile.write("call.wav", 0.1 * random.normal(size=16_000), 16_000)
     names = {"__name__": "__main__"}
     code = blocks(page, "python")
+    if any("from_keras_hub" in block for block in code):
+        use_small_keras_hub_models(monkeypatch)
     with served_models(tmp_path) if any(SERVER in block for block in code) else contextlib.nullcontext({}) as addresses:
         for number, block in enumerate(code, 1):
             for documented, real in addresses.items():
                 block = block.replace(documented, real)
-            exec(compile(block, f"{page.name}, block {number}", "exec"), names)
+            run_block(block, f"{page.name}, block {number}", names)
+
+
+def run_block(block, name, names):
+    """Runs a block, statement by statement, and compares values with the comments that give them."""
+    lines = block.encode().splitlines()
+    for statement in ast.parse(block).body:
+        comment = lines[statement.end_lineno - 1][statement.end_col_offset :].decode().strip().removeprefix("#").strip()
+        if not isinstance(statement, ast.Expr) or not is_value(comment):
+            exec(compile(ast.Module([statement], []), name, "exec"), names)
+            continue
+        value, expected = eval(compile(ast.Expression(statement.value), name, "eval"), names), ast.literal_eval(comment)
+        is_same = value == (pytest.approx(expected, abs=0.01) if isinstance(expected, float) else expected)
+        assert is_same, f"{name}, line {statement.lineno}: {value!r}, not {comment}"
+
+
+def is_value(comment):
+    try:
+        ast.literal_eval(comment)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def test_a_value_that_differs_from_its_comment_is_found():
+    run_block("number = 2 + 2\nnumber  # 4\nnumber / 3  # 1.33\nnumber  # the sum", "a page", {})
+    with pytest.raises(AssertionError, match="a page, line 2: 4, not 5"):
+        run_block("number = 2 + 2\nnumber  # 5", "a page", {})
+
+
+def use_small_keras_hub_models(monkeypatch):
+    """Random ones in place of those that KerasHub would download."""
+    import keras_hub
+
+    from tests.models.keras_hub_models import make_bart, make_t5
+
+    stand_ins = {"bart_large_en_cnn": make_bart, "t5_small_multi": make_t5}
+    monkeypatch.setattr(keras_hub.models.Seq2SeqLM, "from_preset", lambda name: stand_ins[name]())
 
 
 @contextlib.contextmanager
@@ -117,6 +159,11 @@ def parse_step(script, arguments, monkeypatch):
         for name, module in list(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(str(ROOT / "apps")):
                 del sys.modules[name]
+
+
+def test_the_changelog_and_the_citation_know_the_version():
+    assert f"\n## {attention_apps.__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\nversion: {attention_apps.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", [*PAGES, *RECIPES, *CARDS], ids=name_of)
