@@ -85,7 +85,7 @@ class CoverageAttention(keras.layers.Layer):
 
 
 def coverage_loss(weights, mask=None):
-    """Penalizes attending again to source positions that earlier target positions attended to.
+    """Penalize attending again to source positions that earlier target positions attended to.
 
     Args:
         weights: `(batch, target, source)`, the weights of all target positions in order.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 def lstm(inputs, recurrent_kernel, hidden, cell, mask=None):
-    """Runs an LSTM over projected inputs.
+    """Run an LSTM over projected inputs.
 
     Args:
         inputs: `(time, ..., batch, 4 * units)`, input projection plus bias, gates in the order of Keras: i, f, c, o.
@@ -45,7 +45,7 @@ def lstm(inputs, recurrent_kernel, hidden, cell, mask=None):
 
 
 def gru(inputs, recurrent_kernel, recurrent_bias, hidden, mask=None):
-    """Runs a GRU, with the reset gate applied after the product, over projected inputs.
+    """Run a GRU, with the reset gate applied after the product, over projected inputs.
 
     Args:
         inputs: `(time, ..., batch, 3 * units)`, input projection plus bias, gates in the order of Keras: z, r, h.
@@ -184,7 +184,7 @@ def _gru_backward(factors, recurrent_kernel, hiddens_grad, last_hidden_grad):
 
 
 def _loop(step, inputs, state, shapes, backwards=False, return_state=False):
-    """Runs `step(*inputs_t, *state) -> outputs_t, state` over the leading axis and stacks the outputs."""
+    """Run `step(*inputs_t, *state) -> outputs_t, state` over the leading axis and stack the outputs."""
     length = tf.shape(inputs[0])[0] if inputs[0].shape[0] is None else inputs[0].shape[0]
     dtype = inputs[0].dtype
     sources = [
@@ -212,7 +212,7 @@ def _like(inputs, recurrent_kernel, multiples):
 
 
 def _order_gates(tensor):
-    """Reorders i, f, c, o (Keras) to f, i, o, c, which puts the three sigmoids side by side."""
+    """Reorder i, f, c, o (Keras) to f, i, o, c, which puts the three sigmoids side by side."""
     input_gate, forget_gate, candidate, output_gate = tf.split(tensor, 4, axis=-1)
     return tf.concat([forget_gate, input_gate, output_gate, candidate], axis=-1)
 
@@ -231,7 +231,7 @@ def _kernel_gradient(hiddens_before, gates_grad):
 
 
 def _sum_to_shape(tensor, shape):
-    """Undoes the broadcasting of a bias."""
+    """Undo the broadcasting of a bias."""
     rank = len(tensor.shape)
     padded = tf.concat([tf.ones([rank - tf.size(shape)], tf.int32), shape], 0)
     _, axes = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(tensor), s1=padded)

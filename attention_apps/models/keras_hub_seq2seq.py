@@ -58,12 +58,12 @@ class HubTokens:
         return ours
 
     def to_hub(self, token_ids):
-        """Translates our ids to the model's. A start token that the model does not have becomes its padding."""
+        """Translate our ids to the model's. A start token that the model does not have becomes its padding."""
         known = np.array(self.hub_ids, np.int32)
         return ops.take(np.where(known < 0, known[PADDING], known), token_ids, axis=0)
 
     def to_our_logits(self, logits):
-        """Reorders logits `(..., model's vocabulary)` to our ids."""
+        """Reorder logits `(..., model's vocabulary)` to our ids."""
         known = np.array(self.hub_ids, np.int32)
         ours = ops.take(ops.cast(logits, "float32"), np.maximum(known, 0), axis=-1)
         return ours + np.where(known < 0, VERY_NEGATIVE, 0.0).astype("float32")
@@ -170,7 +170,7 @@ class KerasHubDecoder(Decoder):
         return {**source, "cross_cache": cross_cache, "cache": cache, "position": position}
 
     def step(self, token, state):
-        """Maps one token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
+        """Map one token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
         ids, position = self.tokens.to_hub(ops.expand_dims(token, 1)), state["position"]
         logits, cache, _ = self._run(ids, position[0], state, state["cache"], state["cross_cache"])
         return self.tokens.to_our_logits(logits[:, 0]), {**state, "cache": cache, "position": position + 1}
@@ -211,7 +211,7 @@ class KerasHubDecoder(Decoder):
 
 
 def make_keras_hub_model(language_model, tokens, max_length=128):
-    """Wraps a KerasHub `Seq2SeqLM` in a `Seq2Seq`, which shares its weights."""
+    """Wrap a KerasHub `Seq2SeqLM` in a `Seq2Seq`, which shares its weights."""
     backbone = language_model.backbone
     if not hasattr(language_model, "call_decoder_with_cache") or _last_cross_attention(backbone) is None:
         name = type(language_model).__name__
@@ -224,7 +224,7 @@ def make_keras_hub_model(language_model, tokens, max_length=128):
 
 @contextlib.contextmanager
 def _recorded_weights(attention):
-    """Yields a list that collects the weights `(batch, heads, target, source)` of a KerasHub attention layer.
+    """Yield a list that collects the weights `(batch, heads, target, source)` of a KerasHub attention layer.
 
     The decoder layers do not return them. They are the attention's output for values that are unit vectors or, in T5,
     the input of its dropout.

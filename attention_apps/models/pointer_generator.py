@@ -48,7 +48,7 @@ class PointerGenerator(keras.layers.Layer):
         return self.decoder.attention
 
     def share_embedding(self, embedding):
-        """Uses the word embedding of an encoder instead of the decoder's own. Call it before anything is built."""
+        """Use the word embedding of an encoder instead of the decoder's own. Call it before anything is built."""
         self.decoder.share_embedding(embedding)
 
     def build(self, tokens_shape, memory_shape):
@@ -73,7 +73,7 @@ class PointerGenerator(keras.layers.Layer):
         return {**self.decoder.init_state(memory, max_length), "source_ids": memory["source_ids"]}
 
     def step(self, token, state):
-        """Maps a token `(batch,)` and the state to log-probabilities `(batch, vocabulary + source)` and a new state."""
+        """Map a token `(batch,)` and the state to log-probabilities `(batch, vocabulary + source)` and a new state."""
         outputs, new_state = self.decoder.step_with_attention(token, state)
         switch = self._switch(outputs["features"])
         mixed = self._mix(outputs["logits"], outputs["attention"], switch, state["source_ids"])
@@ -98,7 +98,7 @@ class PointerGenerator(keras.layers.Layer):
 
 
 def _scatter_add(table, ids, values):
-    """Adds values `(..., source)` to the entries of a table `(..., size)` given by the ids."""
+    """Add values `(..., source)` to the entries of a table `(..., size)` given by the ids."""
     source, size = ops.shape(values)[-1], ops.shape(table)[-1]
     flat = ops.reshape(values, (-1,))
     rows = ops.arange(ops.size(flat) // source)

@@ -180,7 +180,7 @@ class RecurrentDecoder(Decoder):
         return {**carry, **source} if carry["attention"] else {**carry, PER_ITEM: source}
 
     def step_with_attention(self, token, state):
-        """Like `step`, but returns a dict with `attention` and `features` next to the `logits`."""
+        """Like `step`, but return a dict with `attention` and `features` next to the `logits`."""
         names = (PER_ITEM,) if PER_ITEM in state else ("values", "mask", "prepared")
         kept = {name: state[name] for name in names if name in state}
         source = kept.get(PER_ITEM, kept)
@@ -264,7 +264,7 @@ class RecurrentDecoder(Decoder):
         return scan_time(step, inputs, carry)
 
     def _advance(self, projected, embedded, source, carry, between_layers=None):
-        """Runs one step: maps gate inputs `(rows, gates)` to hidden state, context and weights, and the next carry."""
+        """Run one step: map gate inputs `(rows, gates)` to hidden state, context and weights, and the next carry."""
         attended, attention_state, feeds = {}, carry["attention"], []
         if self.attention is not None and self.attend == "before":
             attended, attention_state = self._attend(carry["layers"][-1][0], source, attention_state)

@@ -58,11 +58,11 @@ class DecoderCell(keras.layers.Layer):
         return [ops.zeros((rows, self.units), self.compute_dtype) for _ in range(2 if self.cell == "lstm" else 1)]
 
     def project(self, sequence):
-        """Maps inputs `(rows, time, dim)`, or `(rows, dim)` for one step, to gate inputs."""
+        """Map inputs `(rows, time, dim)`, or `(rows, dim)` for one step, to gate inputs."""
         return self.ahead_dense(sequence)
 
     def step(self, projected, feed, state):
-        """Maps gate inputs `(rows, gates)`, feed `(rows, dim)` or `None`, and the state to the next state."""
+        """Map gate inputs `(rows, gates)`, feed `(rows, dim)` or `None`, and the state to the next state."""
         if self.cell == "lstm":
             hidden, cell = state
             joint = hidden if feed is None else ops.concatenate([feed, hidden], axis=-1)
@@ -79,7 +79,7 @@ class DecoderCell(keras.layers.Layer):
         return [candidate + update * (hidden - candidate)]
 
     def run(self, projected, state):
-        """Maps gate inputs `(rows, time, gates)` of all steps, without feed, to hidden states and the final state."""
+        """Map gate inputs `(rows, time, gates)` of all steps, without feed, to hidden states and the final state."""
         if keras.backend.backend() != "tensorflow":
 
             def step(projected_t, state):
@@ -178,7 +178,7 @@ class Readout(keras.layers.Layer):
         return ops.tanh(joined)
 
     def to_logits(self, vector, embeddings=None):
-        """Maps vectors to logits `(..., vocabulary)`; `embeddings` is the matrix of tied embeddings."""
+        """Map vectors to logits `(..., vocabulary)`; `embeddings` is the matrix of tied embeddings."""
         vector = self.drop(vector) if len(vector.shape) == 3 else vector
         if not self.tied:
             return self.output_dense(vector)

@@ -81,7 +81,7 @@ class TagDecoder(Decoder):
         }
 
     def step(self, token, state):
-        """Maps one tag `(batch,)` and the state to logits `(batch, 6)` and the next state."""
+        """Map one tag `(batch,)` and the state to logits `(batch, 6)` and the next state."""
         position, values = state["position"], state["values"]
         rows = ops.arange(ops.shape(values)[0]) * ops.shape(values)[1]
         place = ops.minimum(position, ops.shape(values)[1] - 1)

@@ -81,7 +81,7 @@ def _check_header(stream: io.BytesIO, content: memoryview) -> None:
 
 
 def unpickle(stream: io.BytesIO):
-    """Reads the pickle at the stream's position: numbers, strings, tuples, lists, dicts and tensors.
+    """Read the pickle at the stream's position: numbers, strings, tuples, lists, dicts and tensors.
 
     Names in the pickle are never looked up in Python. The names of tensors, storages and `OrderedDict` are handled
     here; all other names, and all instructions that tensors do not need, are rejected.
@@ -110,7 +110,7 @@ class _TensorMachine:
         return self.stacks[-1]
 
     def run(self, instruction: str, argument) -> None:
-        """Runs an instruction that moves values, or passes it on to `_make`."""
+        """Run an instruction that moves values, or pass it on to `_make`."""
         match instruction:
             case "PROTO" | "STOP":
                 pass
@@ -191,7 +191,7 @@ def _are_sizes(numbers) -> bool:
 
 
 def _read_storages(needed: dict, keys: list, content: memoryview, position: int) -> dict[str, np.ndarray]:
-    """Reads the raw numbers: for each key their count in 8 bytes, then the numbers."""
+    """Read the raw numbers: for each key their count in 8 bytes, then the numbers."""
     if sorted(_expect(key, str) for key in keys) != sorted(needed):
         raise ValueError("its storages are not those that its tensors ask for")
     storages = {}
