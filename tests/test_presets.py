@@ -37,11 +37,7 @@ def of_task(task):
     return [name for name in preset_names() if describe(presets_root() / name)["task"] == task]
 
 
-# That of a translator is not trained yet.
-_WAITING = pytest.param("machine_translation", marks=pytest.mark.xfail(strict=True))
-
-
-@pytest.mark.parametrize("task", [_WAITING if task == "machine_translation" else task for task in TASKS])
+@pytest.mark.parametrize("task", TASKS)
 def test_the_default_preset_of_an_application_is_there_and_of_its_task(task):
     assert application_class(task).default_preset in of_task(task)
 
@@ -76,6 +72,25 @@ def test_a_compressed_sentence_is_made_of_words_of_the_sentence(name):
         assert 3 <= len(compression.text.split()) < len(text.split())
         rest = iter(letters(text))
         assert all(letter in rest for letter in kept)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", of_task("machine_translation"))
+def test_a_translation_is_in_the_other_language_and_aligned(name):
+    expected = {
+        "translation_multi30k_en_de": ("Zwei", "Hunde", "Schnee"),
+        "translation_multi30k_en_fr": ("Deux", "chiens", "neige"),
+    }
+    translation = attention_apps.load(name).translate(DESCRIPTIONS[0])
+    words = expected[name]
+    assert [word for word in words if word in translation.tokens] == list(words)
+    # "Two dogs are playing in the snow.": each of the three words reads its source word most.
+    read = [
+        translation.source_tokens[int(translation.attention[translation.tokens.index(word)].argmax())] for word in words
+    ]
+    assert read == ["Two", "dogs", "snow"]
+    assert 0 < translation.confidence < 1
+    assert not translation.unsure
 
 
 @pytest.mark.slow

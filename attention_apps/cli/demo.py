@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attention_apps.applications.tasks import application_class
-from attention_apps.cli.demo_content import PHOTOS, TEXTS, sample_photos, sample_recordings
+from attention_apps.cli.demo_content import DESCRIPTIONS, PHOTOS, TEXTS, sample_photos, sample_recordings
 from attention_apps.cli.serve import is_loopback, say
 from attention_apps.cli.web_page import TABS, import_gradio, run_page
 from attention_apps.terminal import import_tensorflow_quietly, only_python_on_stderr
@@ -114,7 +114,7 @@ def _show_in_terminal(words: Sequence[str], steps: int, quiet: bool = False) -> 
 
 def _show_presets(console):
     """Run the applications whose default presets are installed on samples."""
-    from attention_apps.applications import ImageCaptioner, SpeechRecognizer, TextSummarizer
+    from attention_apps.applications import ImageCaptioner, SpeechRecognizer, TextSummarizer, TextTranslator
     from attention_apps.applications.preset import preset_names
 
     if TextSummarizer.default_preset in preset_names():
@@ -122,6 +122,10 @@ def _show_presets(console):
         summarizer = TextSummarizer.from_preset()
         for text, summary in zip(TEXTS, summarizer.summarize(list(TEXTS)), strict=True):
             console.print(f"\n{text}\n-> [bold]{summary.text}[/bold]")
+    if TextTranslator.default_preset in preset_names():
+        console.print("\n[bold]Sentences and their German translations[/bold]\n")
+        for text, translation in zip(DESCRIPTIONS, TextTranslator.from_preset().translate(DESCRIPTIONS), strict=True):
+            console.print(f"{text} -> [bold]{translation.text}[/bold]")
     if ImageCaptioner.default_preset in preset_names():
         console.print("\n[bold]Photos of scikit-image and their captions[/bold]")
         captioner = ImageCaptioner.from_preset()
