@@ -85,9 +85,8 @@ def test_a_translation_is_in_the_other_language_and_aligned(name):
     words = expected[name]
     assert [word for word in words if word in translation.tokens] == list(words)
     # "Two dogs are playing in the snow.": each of the three words reads its source word most.
-    read = [
-        translation.source_tokens[int(translation.attention[translation.tokens.index(word)].argmax())] for word in words
-    ]
+    most_read = translation.attention.argmax(axis=1)
+    read = [translation.source_tokens[most_read[translation.tokens.index(word)]] for word in words]
     assert read == ["Two", "dogs", "snow"]
     assert 0 < translation.confidence < 1
     assert not translation.unsure
