@@ -26,7 +26,7 @@ def manifest(tmp_path_factory):
 
 
 def test_an_example_is_a_waveform_and_its_sub_words(recognizer, manifest, tmp_path):
-    examples = bound_examples(recognizer, manifest, tmp_path, training=False)
+    examples = bound_examples(recognizer, manifest, tmp_path)
     assert examples[1]["tokens"].tolist() == [START, 9, 3, 4, 7, 8, END]  # A is out of vocabulary
     source = examples.augment(examples[1], np.random.default_rng(0), epoch=0)["source"]
     assert source["lengths"] == len(source["waveform"]) > SAMPLE_RATE // 4
