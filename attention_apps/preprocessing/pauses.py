@@ -106,6 +106,17 @@ def loud_frames(waveform: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.
     return is_loud & is_real, counts
 
 
+def envelope(waveform: tf.Tensor) -> tf.Tensor:
+    """Return the lowest and the highest sample of each frame of `FRAME_SECONDS`, `(batch, frames, 2)`.
+
+    Args:
+        waveform: `(batch, samples)`.
+    """
+    batch, frames = tf.shape(waveform)[0], tf.shape(waveform)[1] // FRAME
+    framed = tf.reshape(waveform[:, : frames * FRAME], [batch, frames, FRAME])
+    return tf.stack([tf.reduce_min(framed, axis=2), tf.reduce_max(framed, axis=2)], axis=2)
+
+
 def _smooth_three(levels, is_real):
     """Return the moving average over three frames, fewer at the ends."""
     return _sum_of_three(levels) / tf.maximum(_sum_of_three(tf.cast(is_real, levels.dtype)), 1)

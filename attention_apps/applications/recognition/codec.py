@@ -16,11 +16,10 @@ from attention_apps.applications.recognition.word_times import spoken_words
 from attention_apps.constants import END
 from attention_apps.decoding import DecodingResult
 from attention_apps.preprocessing.audio import SAMPLE_RATE
-from attention_apps.preprocessing.log_mel import log_mel
-from attention_apps.preprocessing.pauses import loud_frames
+from attention_apps.preprocessing.pauses import envelope, loud_frames
 
 # Outputs that a transcript shows and an exported model does not.
-_SHOWN = ("features", "num_frames", "num_positions")
+_SHOWN = ("envelope", "num_frames", "num_positions")
 
 
 class SpeechCodec(Codec):
@@ -70,10 +69,6 @@ class SpeechCodec(Codec):
         """
         raise NotImplementedError
 
-    def prepare(self, source: Tensors) -> Tensors:
-        features, mask = log_mel(source["waveform"], source["length"], self.config.features)
-        return {"features": features, "mask": mask}
-
     def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
         token_ids, attention = forced["token_ids"], forced["attention"]
         is_written = token_ids > END
@@ -93,8 +88,8 @@ class SpeechCodec(Codec):
             "tokens": tokens,
             "attention": tf.where(is_written[..., tf.newaxis], attention, 0.0),
             **spoken_words(tokens, spans, confidences, self.frame_seconds, loud, num_frames, seconds),
-            "features": source["features"],
-            "num_frames": tf.math.count_nonzero(source["mask"], axis=1, dtype=tf.int32),
+            "envelope": envelope(source["waveform"]),
+            "num_frames": num_frames,
             "num_positions": tf.math.count_nonzero(memory["mask"], axis=1, dtype=tf.int32),
         }
 
@@ -106,7 +101,7 @@ class SpeechCodec(Codec):
     def _part(self, source, outputs, min_confidence):
         start, end = source.place
         if outputs is None:
-            return TranscriptPart.silent(start, end, self.config.features.num_mels)
+            return TranscriptPart.silent(start, end)
         tokens, attention = best_tokens(outputs)
         alternatives, confidence = ranked(outputs), float(outputs["confidence"])
         words = [
@@ -128,7 +123,7 @@ class SpeechCodec(Codec):
             attention=attention[:, : outputs["num_positions"]],
             words=words,
             confidence=confidence,
-            features=outputs["features"][: outputs["num_frames"]].astype(np.float16),
+            envelope=outputs["envelope"][: outputs["num_frames"]].astype(np.float16),
         )
 
     def failed(self, item: Any, error: str) -> Transcript:

@@ -15,6 +15,7 @@ from attention_apps.decoding.ctc_alignment import align_ctc
 from attention_apps.decoding.ctc_prefix_scorer import ctc_prefix_scorer
 from attention_apps.decoding.ngram_model import NgramModel
 from attention_apps.preprocessing.characters import normalize, tokenize
+from attention_apps.preprocessing.log_mel import log_mel
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
 LANGUAGE_MODEL = "language_model.txt"
@@ -45,6 +46,10 @@ class LetterCodec(SpeechCodec):
     def fit_language_model(self, texts: Iterable[str], order: int) -> None:
         """Counts the n-grams of letters of texts; searches with a `language_model_weight` use them."""
         self.language_model = NgramModel.fit(map(self.encode, texts), len(self.vocabulary), order)
+
+    def prepare(self, source: Tensors) -> Tensors:
+        features, mask = log_mel(source["waveform"], source["length"], self.config.features)
+        return {"features": features, "mask": mask}
 
     def scorers(self, memory: Tensors, options: SpeechDecodingOptions) -> Sequence[Any]:
         scorers = []

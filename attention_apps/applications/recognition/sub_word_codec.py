@@ -45,7 +45,7 @@ class SubWordCodec(SpeechCodec):
         missing = tf.maximum(MIN_SAMPLES - tf.shape(waveform)[1], 0)
         waveform = tf.pad(waveform, [[0, 0], [0, missing]])
         lengths = tf.where(source["length"] > 0, tf.maximum(source["length"], MIN_SAMPLES), 0)
-        return {**super().prepare(source), "waveform": waveform, "lengths": lengths}
+        return {"waveform": waveform, "lengths": lengths}
 
     def search_options(self, options: SpeechDecodingOptions) -> SpeechDecodingOptions:
         require(not options.ctc_weight, "ctc_weight", "0 for a recognizer of sub-words", options.ctc_weight)
