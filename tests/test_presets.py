@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 import soxr
 
 import attention_apps
@@ -271,6 +272,16 @@ def test_nothing_is_lost_or_doubled_where_a_long_recording_is_cut(recognizer):
     assert len(transcript.parts) > 1
     assert plain(transcript.text) == [word for path in paths for word in plain(SENTENCES[path.name])]
     assert all(left.start <= right.start for left, right in pairwise(transcript.words))
+
+
+def test_a_recording_that_is_cut_is_scored_as_a_whole(recognizer, tmp_path):
+    paths = 3 * [*sample_recordings()]
+    soundfile.write(tmp_path / "long.wav", np.concatenate([read_audio(path) for path in paths]), SAMPLE_RATE)
+    text = " ".join(SENTENCES[path.name] for path in paths)
+    (tmp_path / "data.tsv").write_text(f"audio\ttranscript\nlong.wav\t{text}\n")
+    evaluation = recognizer.evaluate(tmp_path / "data.tsv", quiet=True)
+    assert evaluation.skipped == 0
+    assert evaluation.metrics["wer"].score <= 0.05
 
 
 def test_a_batch_of_recordings_has_the_texts_of_each_alone(recognizer):

@@ -275,9 +275,11 @@ class Application:
         """
         return self._check({"training": data, "validation": validation}, columns, strict, quiet, cache)
 
-    def _check(self, data, columns, strict=False, quiet=False, cache=None, keep_rows=False):
+    def _check(self, data, columns, strict=False, quiet=False, cache=None, keep_rows=False, any_length=False):
         manifests = {name: self.manifest(path, columns) for name, path in data.items() if path is not None}
         check = self.parts.examples.data_check(self.config, self.codec)
+        if any_length:
+            check = replace(check, max_source_length=None, max_target_length=None)
         return check.run(manifests, strict=strict, quiet=quiet, cache=cache, keep_rows=keep_rows)
 
     def fit(
@@ -369,7 +371,8 @@ class Application:
             options: options of the search and the output, such as `beam_size=3`.
         """
         self._check_trained()
-        report = self._check({"data": data}, columns, quiet=quiet, cache=cache, keep_rows=True)
+        any_length = self.parts.examples.reads_any_length
+        report = self._check({"data": data}, columns, quiet=quiet, cache=cache, keep_rows=True, any_length=any_length)
         if (report.skipped or report.counts["unknown"]) and not quiet:
             print(report.to_text(), file=sys.stderr)
         examples = self._examples(report, data, columns)

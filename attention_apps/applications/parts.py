@@ -175,12 +175,14 @@ class Examples:
         path_columns: the columns that contain file paths.
         reward_metric: the default reward of self-critical training.
         source_signature: shape and type of a batch of the sources that `reading` returns.
+        reads_any_length: whether `reading` cuts long sources, so that evaluation has no limits of length.
     """
 
     columns: tuple[str, str]
     path_columns: tuple[str, ...] = ()
     reward_metric: str
     source_signature: Mapping[str, tf.TensorSpec]
+    reads_any_length: bool = False
     codec: Any
 
     def __init__(self, rows: Sequence[Row], config: Any):

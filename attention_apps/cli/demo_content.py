@@ -1,6 +1,5 @@
 """What the demonstrations show: samples to try, and results as HTML for the page."""
 
-import base64
 import dataclasses
 import html
 import tempfile
@@ -45,10 +44,7 @@ STYLE = """.answer .text { font-size: 1.4rem; line-height: 1.3; font-weight: 600
   background: #fff; color-scheme: light; max-height: 360px; }
 .answer .frame { flex: 1; min-width: 0; overflow-y: auto; }
 .answer iframe { display: block; width: 100%; border: 0; }
-.answer .picture { flex: none; max-width: 54%; overflow-x: auto; padding: 8px; }
-.answer .picture img { max-width: none; height: 305px; margin: 0 auto; }
-@media (max-width: 700px) { .answer .looked { flex-direction: column; max-height: none; }
-  .answer .picture { max-width: 100%; } }
+@media (max-width: 700px) { .answer .looked { max-height: none; } }
 .answer ol { list-style: none; margin: 0; padding: 0; }
 .answer li { display: flex; gap: 1rem; margin: 0; padding: .2rem 0;
   border-top: 1px solid var(--border-color-primary); }
@@ -84,12 +80,11 @@ def caption_answer(caption: Any) -> str:
 
 
 def transcript_answer(transcript: Any) -> str:
-    """Show the spectrogram, the attention of each letter, and the times of the words."""
+    """Show the words below the waveform, and a table of their times."""
     if not transcript.text:
         return message("Nothing was heard in this recording that the recognizer is sure of.", is_problem=True)
-    looked = _picture(transcript.plot, "spectrogram and attention") + _frame(transcript.to_html, "times of the words")
-    note = f"{transcript.seconds:.1f} s of sound."
-    return _answer(transcript, "When it was said, and where the model listened", looked, note)
+    frame = _frame(transcript.to_html, "waveform and times of the words")
+    return _answer(transcript, "When each word was said", frame, f"{transcript.seconds:.1f} s of sound.")
 
 
 def text_answer(summary: Any) -> str:
@@ -143,11 +138,6 @@ def _frame(write: Callable[[Path], None], title: str) -> str:
     page = _written(write, "page.html").decode()
     attributes = f'title="{title}" scrolling="no" srcdoc="{html.escape(page)}" onload="{html.escape(_FIT)}"'
     return f'<div class="frame"><iframe {attributes}></iframe></div>'
-
-
-def _picture(write: Callable[[Path], None], description: str) -> str:
-    picture = base64.b64encode(_written(write, "picture.svg")).decode()
-    return f'<div class="picture"><img alt="{description}" src="data:image/svg+xml;base64,{picture}"></div>'
 
 
 def _written(write: Callable[[Path], None], name: str) -> bytes:

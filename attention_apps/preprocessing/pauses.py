@@ -97,6 +97,17 @@ def loud_frames(waveform: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.
     return is_loud & is_real, counts
 
 
+def envelope(waveform: tf.Tensor) -> tf.Tensor:
+    """Return the lowest and the highest sample of each frame of `FRAME_SECONDS`, `(batch, frames, 2)`.
+
+    Args:
+        waveform: `(batch, samples)`.
+    """
+    batch, frames = tf.shape(waveform)[0], tf.shape(waveform)[1] // FRAME
+    framed = tf.reshape(waveform[:, : frames * FRAME], [batch, frames, FRAME])
+    return tf.stack([tf.reduce_min(framed, axis=2), tf.reduce_max(framed, axis=2)], axis=2)
+
+
 def _sum_of_three(values):
     padded = tf.pad(values, [[0, 0], [1, 1]])
     return padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]

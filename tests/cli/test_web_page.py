@@ -126,13 +126,13 @@ def test_a_photo_is_captioned_with_where_the_model_looked_for_each_word(page, ap
     assert words == [[word, 1] for word in caption.tokens]
 
 
-def test_a_recording_is_written_down_with_a_spectrogram_and_times(page, applications, tmp_path):
+def test_a_recording_is_written_down_with_a_waveform_and_times(page, applications, tmp_path):
     (tmp_path / "abc.wav").write_bytes(wav_bytes(say("AB CA")))
     assert ask(page, SPEECH, tmp_path / "abc.wav") == "answer"
     recognizer = applications[SPEECH]
     transcript = recognizer.transcribe(tmp_path / "abc.wav", num_best=web_page.NUM_BEST)
     assert answer_of(page, SPEECH) == expected(transcript)
-    assert page.wait_for(f"return document.querySelector('#{SPEECH} .picture img').naturalWidth") > 200
+    assert in_frame(page, SPEECH, "page.querySelector('svg').getBoundingClientRect().width") > 200
     rows = in_frame(
         page, SPEECH, "[...page.querySelectorAll('tr')].slice(1).map(e => [...e.children].map(c => c.innerText))"
     )

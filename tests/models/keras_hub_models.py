@@ -72,6 +72,45 @@ def make_t5gemma(seed=1):
     return _shaken(keras_hub.models.T5GemmaSeq2SeqLM(backbone, preprocessor), seed)
 
 
+def make_moonshine(seed=1, byte_fallback=True, **options):
+    import keras_hub
+
+    pieces = _sentence_pieces(
+        vocab_size=310 if byte_fallback else 48,
+        byte_fallback=byte_fallback,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        bos_piece="<s>",
+        eos_piece="</s>",
+    )
+    tokenizer = keras_hub.models.MoonshineTokenizer(pieces)
+    preprocessor = keras_hub.models.MoonshineAudioToTextPreprocessor(
+        keras_hub.layers.MoonshineAudioConverter(), tokenizer, decoder_sequence_length=12
+    )
+    sizes = {
+        "vocabulary_size": tokenizer.vocabulary_size() + 5,  # Moonshine has more rows than sub-words, too
+        "filter_dim": 24,
+        "hidden_dim": 24,
+        "intermediate_dim": 48,
+        "feedforward_expansion_factor": 2,
+        "encoder_num_layers": 2,
+        "decoder_num_layers": 3,
+        "encoder_num_heads": 3,
+        "decoder_num_heads": 3,
+        "partial_rotary_factor": 0.9,
+        "max_position_embeddings": 20,
+    }
+    backbone = keras_hub.models.MoonshineBackbone(**{**sizes, **options})
+    model = keras_hub.models.MoonshineAudioToText(backbone, preprocessor)
+    frequencies = [np.asarray(weight) for weight in backbone.non_trainable_weights]
+    model = _shaken(model, seed)
+    for weight, frequency in zip(backbone.non_trainable_weights, frequencies, strict=True):
+        weight.assign(frequency)
+    return model
+
+
 MAKERS = {"bart": make_bart, "t5": make_t5, "t5gemma": make_t5gemma}
 
 
@@ -96,14 +135,14 @@ def _byte_pairs():
     return vocabulary, list(dict.fromkeys(merges))
 
 
-def _sentence_pieces(**special):
+def _sentence_pieces(vocab_size=48, **special):
     import sentencepiece
 
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*TEXTS, "a b c d e f g h i j k l m n o p q r s t u v w x y z"]),
         model_writer=written,
-        vocab_size=48,
+        vocab_size=vocab_size,
         model_type="BPE",
         pad_piece="<pad>",
         unk_piece="<unk>",

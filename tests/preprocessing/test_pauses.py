@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from attention_apps.preprocessing.audio import SAMPLE_RATE
-from attention_apps.preprocessing.pauses import cut_at_pauses, is_silent, is_silent_in_graph, loud_frames
+from attention_apps.preprocessing.pauses import cut_at_pauses, envelope, is_silent, is_silent_in_graph, loud_frames
 
 RANDOM = np.random.default_rng(0)
 
@@ -113,3 +113,9 @@ def test_no_samples_are_silent_and_have_no_frames():
     nothing, lengths = tf.zeros([2, 0]), tf.zeros([2], tf.int32)
     assert is_silent_in_graph(nothing, lengths).numpy().all()
     assert loud_frames(nothing, lengths)[0].shape == (2, 0)
+
+
+def test_an_envelope_has_the_lowest_and_the_highest_sample_of_each_hundredth_of_a_second():
+    waveform = np.zeros((2, 400), np.float32)
+    waveform[0, 10], waveform[1, 170], waveform[1, 399] = -0.5, 0.75, 1.0  # the last is in no whole frame
+    assert envelope(waveform).numpy().tolist() == [[[-0.5, 0], [0, 0]], [[0, 0], [0, 0.75]]]

@@ -27,7 +27,7 @@ from attention_apps.decoding.ngram_model import NgramModel
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES, SAMPLES_PER_FRAME
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 from attention_apps.preprocessing.log_mel import log_mel
-from attention_apps.preprocessing.pauses import loud_frames
+from attention_apps.preprocessing.pauses import envelope, loud_frames
 from attention_apps.preprocessing.sub_words import SubWords
 from attention_apps.preprocessing.text import normalize_transcript
 from attention_apps.preprocessing.vocabulary import Vocabulary
@@ -36,7 +36,7 @@ LANGUAGE_MODEL = "language_model.txt"
 # The number of feature frames per position of the encoder that spells.
 REDUCTION = 4
 # Outputs that a transcript shows and an exported model does not.
-_SHOWN = ("features", "num_frames", "num_positions")
+_SHOWN = ("envelope", "num_frames", "num_positions")
 
 
 class SpeechCodec(Codec):
@@ -86,10 +86,6 @@ class SpeechCodec(Codec):
         """
         raise NotImplementedError
 
-    def prepare(self, source: Tensors) -> Tensors:
-        features, mask = log_mel(source["waveform"], source["length"], self.config.features)
-        return {"features": features, "mask": mask}
-
     def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
         token_ids, attention = forced["token_ids"], forced["attention"]
         is_written = token_ids > END
@@ -109,8 +105,8 @@ class SpeechCodec(Codec):
             "tokens": tokens,
             "attention": tf.where(is_written[..., tf.newaxis], attention, 0.0),
             **spoken_words(tokens, spans, confidences, self.frame_seconds, loud, num_frames, seconds),
-            "features": source["features"],
-            "num_frames": tf.math.count_nonzero(source["mask"], axis=1, dtype=tf.int32),
+            "envelope": envelope(source["waveform"]),
+            "num_frames": num_frames,
             "num_positions": tf.math.count_nonzero(memory["mask"], axis=1, dtype=tf.int32),
         }
 
@@ -122,7 +118,7 @@ class SpeechCodec(Codec):
     def _part(self, source, outputs, min_confidence):
         start, end = source.place
         if outputs is None:
-            return TranscriptPart.silent(start, end, self.config.features.num_mels)
+            return TranscriptPart.silent(start, end)
         tokens, attention = best_tokens(outputs)
         alternatives, confidence = ranked(outputs), float(outputs["confidence"])
         words = [
@@ -144,7 +140,7 @@ class SpeechCodec(Codec):
             attention=attention[:, : outputs["num_positions"]],
             words=words,
             confidence=confidence,
-            features=outputs["features"][: outputs["num_frames"]].astype(np.float16),
+            envelope=outputs["envelope"][: outputs["num_frames"]].astype(np.float16),
         )
 
     def failed(self, item: Any, error: str) -> Transcript:
@@ -191,6 +187,10 @@ class LetterCodec(SpeechCodec):
     def fit_language_model(self, texts: Iterable[str], order: int) -> None:
         """Count the n-grams of letters of texts, for searches with a `language_model_weight`."""
         self.language_model = NgramModel.fit(map(self.encode, texts), len(self.vocabulary), order)
+
+    def prepare(self, source: Tensors) -> Tensors:
+        features, mask = log_mel(source["waveform"], source["length"], self.config.features)
+        return {"features": features, "mask": mask}
 
     def scorers(self, memory: Tensors, options: SpeechDecodingOptions) -> Sequence[Any]:
         scorers = []
@@ -259,7 +259,7 @@ class SubWordCodec(SpeechCodec):
         missing = tf.maximum(MIN_SAMPLES - tf.shape(waveform)[1], 0)
         waveform = tf.pad(waveform, [[0, 0], [0, missing]])
         lengths = tf.where(source["length"] > 0, tf.maximum(source["length"], MIN_SAMPLES), 0)
-        return {**super().prepare(source), "waveform": waveform, "lengths": lengths}
+        return {"waveform": waveform, "lengths": lengths}
 
     def search_options(self, options: SpeechDecodingOptions) -> SpeechDecodingOptions:
         require(not options.ctc_weight, "ctc_weight", "0 for a recognizer of sub-words", options.ctc_weight)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from attention_apps.applications.parts import Examples, Reading
 from attention_apps.applications.recognition.codec import REDUCTION, LetterCodec, SpeechCodec
 from attention_apps.applications.recognition.config import RecognizerConfig
-from attention_apps.applications.recognition.reader import AudioReader, make_source
+from attention_apps.applications.recognition.reader import AudioReader
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row
 from attention_apps.metrics import MetricResult, cer, wer
@@ -39,8 +39,9 @@ class SpeechExamples(Examples):
 
     Texts are compared in lower case and without punctuation, whatever a recognizer writes.
 
-    Recordings are decoded once and cached as 16-bit samples. In training there are also recordings of noise without
-    words, numbered after the rows: half of them are steady, half come in bursts.
+    In training, recordings are decoded once and cached as 16-bit samples. There are also recordings of noise without
+    words, numbered after the rows: half of them are steady, half come in bursts. In validation and evaluation,
+    recordings are read as `transcribe` reads them, cut at pauses where they are long.
 
     Args:
         rows: rows of a manifest, with `audio` and `transcript`, and perhaps `group`.
@@ -50,6 +51,7 @@ class SpeechExamples(Examples):
     path_columns = ("audio",)
     reward_metric = "wer"
     source_signature = AudioReader.signature
+    reads_any_length = True
 
     def __init__(self, rows: Sequence[Row], config: RecognizerConfig):
         super().__init__(rows, config)
@@ -106,11 +108,14 @@ class SpeechExamples(Examples):
 
     def bind(self, codec: SpeechCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
         self.codec, self.training = codec, training
+        self._reader = AudioReader(self.config)
+        if not training:
+            return
         self._tokens = [np.array([START, *codec.encode(text), END], np.int32) for text in self._transcripts]
         self.waveforms = FeatureCache(cache, {"samples": "int16", "sample_rate": SAMPLE_RATE})
         paths = [row["audio"] for row in self.rows]
         self.waveforms.fill(paths, lambda some: [_to_int16(read_audio(path)) for path in some], quiet=quiet)
-        noise_count = self.config.augmentation.noise_alone if training else 0
+        noise_count = self.config.augmentation.noise_alone
         seconds = [len(self.waveforms[path]) / SAMPLE_RATE for path in paths]
         self.lengths = np.array([*seconds, *np.linspace(*_NOISE_SECONDS, noise_count)])
         self._groups = np.array([row.values.get("group", "") for row in self.rows])
@@ -130,14 +135,13 @@ class SpeechExamples(Examples):
         )
 
     def reading(self, index: int) -> Reading:
-        path = self.rows[index]["audio"]
-        return Reading([make_source(_to_float(self.waveforms[path]))], path)
+        return self._reader.read(self.rows[index]["audio"], self.config.output)
 
     def references(self, index: int) -> list[str]:
         return [self._transcripts[index] if index < len(self.rows) else ""]
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.lengths) if self.training else len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         if index >= len(self.rows):
@@ -182,7 +186,7 @@ class SpeechExamples(Examples):
 
     def _check_mixture(self):
         known = sorted(set(self._groups.tolist()))
-        for share in self.config.mixture if self.training else ():
+        for share in self.config.mixture:
             if share.group not in known:
                 raise ValueError(
                     f"`mixture` must name groups of the data: {', '.join(map(repr, known))}. "

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 
@@ -48,6 +48,26 @@ class SpeechRecognizer(Application):
     def __init__(self, config: RecognizerConfig | None = None, vocabulary: Vocabulary | None = None):
         is_moonshine = config is not None and config.moonshine is not None
         super().__init__(config, vocabulary, MOONSHINE if is_moonshine else LISTEN_ATTEND_SPELL)
+
+    @classmethod
+    def from_keras_hub(cls, model: Any, config: RecognizerConfig | None = None) -> Self:
+        """Makes a recognizer from a Moonshine of KerasHub, with our search, word times, training and export.
+
+        The weights are copied, so that `save` writes a preset of this package, which loads without KerasHub.
+
+        Args:
+            model: a `MoonshineAudioToText` with its preprocessor, or the name or folder of its preset, such as
+                `"moonshine_base_en"`.
+            config: by default texts keep case and punctuation, and the confidence is not calibrated. The sizes in
+                `config.moonshine` are replaced by those of the model. `alignment_heads` are known for Moonshine-tiny
+                only; without them, times of words come from all heads of the last layer.
+        """
+        from attention_apps.applications.recognition.keras_hub import HubMoonshine
+
+        hub = HubMoonshine(model)
+        recognizer = cls(hub.config(config), hub.vocabulary)
+        hub.copy_weights(recognizer.model.encoder, recognizer.model.decoder)
+        return recognizer
 
     @overload
     def transcribe(self, recordings: Recording, quiet: bool = False, **options: Any) -> Transcript: ...

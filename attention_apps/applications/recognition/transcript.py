@@ -31,7 +31,7 @@ class SpokenWord(NamedTuple):
 class TranscriptPart:
     """The transcript of a piece of a recording, from `start` to `end` in seconds; for the rest see `Transcript`.
 
-    `features` are the log-mel features `(time, mels)` of the piece.
+    `envelope` has the lowest and the highest sample of each 10 ms of the piece, `(frames, 2)`.
     """
 
     start: float
@@ -42,13 +42,13 @@ class TranscriptPart:
     attention: np.ndarray = field(repr=False)
     words: list[SpokenWord]
     confidence: float
-    features: np.ndarray = field(repr=False)
+    envelope: np.ndarray = field(repr=False)
 
     @classmethod
-    def silent(cls, start: float, end: float, num_mels: int) -> Self:
+    def silent(cls, start: float, end: float) -> Self:
         """A piece in which nothing is heard."""
-        features = np.zeros((1, num_mels), np.float16)
-        return cls(start, end, 0.0, [], [("", 0.0)], np.zeros((0, 1), np.float32), [], 0.0, features)
+        envelope = np.zeros((1, 2), np.float16)
+        return cls(start, end, 0.0, [], [("", 0.0)], np.zeros((0, 1), np.float32), [], 0.0, envelope)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,11 +144,11 @@ class Transcript(Result):
         return weights
 
     def plot(self, path: str | os.PathLike | None = None) -> "Figure":
-        """Draws the spectrogram, below it what was listened to for each token, and the words on the time axis."""
+        """Draws the waveform with the words below it, each where it was said."""
         return draw_speech(self._alignments(), path)
 
     def to_html(self, path: str | os.PathLike | None = None) -> str:
-        """Writes a page on which each word shows when it was said."""
+        """Writes a page with the words below the waveform and a table of their times."""
         return write_speech(self._alignments(), path)
 
     def to_srt(self) -> str:
@@ -167,12 +167,7 @@ class Transcript(Result):
         return "WEBVTT\n" + "".join(cues)
 
     def _alignments(self):
-        return [
-            SpeechAlignment(
-                part.start, part.end, part.features, part.tokens, part.attention, part.words, self.frame_seconds
-            )
-            for part in self.parts
-        ]
+        return [SpeechAlignment(part.start, part.end, part.envelope, part.words) for part in self.parts]
 
 
 # Letters of a subtitle at most, and the pause in seconds that begins a new one.

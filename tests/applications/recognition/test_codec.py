@@ -37,7 +37,7 @@ def outputs_of(confidence=0.7):
         "start": np.float32([0.1, 0.2, 0]),
         "end": np.float32([0.15, 0.3, 0]),
         "word_confidence": np.float32([0.9, 0.55, 0]),
-        "features": np.ones((36, 12), np.float32),
+        "envelope": np.ones((36, 2), np.float32),
         "num_frames": np.int32(30),
         "num_positions": np.int32(8),
     }
@@ -51,7 +51,7 @@ def test_a_transcript_has_the_times_of_its_pieces_and_nothing_of_the_padding(cod
     assert [word[:3] for word in transcript.words] == [("A", 2.1, 2.15), ("B", 2.2, 2.3)]
     assert transcript.alternatives == [("A B", -1.0), ("A", -2.0)]
     (part,) = transcript.parts
-    assert part.features.shape == (30, 12)
+    assert part.envelope.shape == (30, 2)
     assert part.attention.shape == (3, 8)
     assert (transcript.confidence, transcript.unsure) == (pytest.approx(0.7), False)
 

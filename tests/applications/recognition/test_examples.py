@@ -49,7 +49,7 @@ def random(seed=0):
 
 
 def test_an_example_is_a_recording_and_its_letters(make_examples, folder):
-    examples = make_examples()
+    examples = make_examples(training=True, augmentation={})
     assert len(examples) == COUNT
     expected = read_audio(folder / "2.wav")
     np.testing.assert_allclose(examples[2]["waveform"] / 32767, expected, atol=1e-4)
@@ -73,10 +73,17 @@ def test_a_batch_has_features_and_a_mask(make_examples):
     assert set(np.asarray(batch["tokens"])[:, 0]) == {START}
 
 
-def test_recordings_are_read_once(make_examples, monkeypatch):
-    make_examples()
+def test_recordings_are_decoded_once_for_training(make_examples, monkeypatch):
+    make_examples(training=True)
     monkeypatch.setattr("attention_apps.applications.recognition.examples.read_audio", None)
-    assert len(make_examples()) == COUNT
+    assert len(make_examples(training=True, augmentation={})) == COUNT
+
+
+def test_validation_reads_the_files_themselves(make_examples, folder):
+    examples = make_examples()
+    (source,) = examples.reading(2).sources
+    assert len(examples) == COUNT
+    np.testing.assert_array_equal(source.tensors["waveform"], read_audio(folder / "2.wav"))
 
 
 def features_of(examples, index):
@@ -161,7 +168,7 @@ def test_an_epoch_is_what_the_mixture_says(make_examples):
 
 
 def test_the_first_epochs_have_short_recordings_only(make_examples):
-    lengths = make_examples().lengths
+    lengths = make_examples(training=True, augmentation={}).lengths
     limit = float(np.median(lengths))
     examples = make_examples(training=True, short_epochs=1, short_seconds=limit, augmentation={})
     assert set(examples.select(0, random())) == set(np.flatnonzero(lengths < limit))
@@ -217,7 +224,7 @@ def sub_word_manifest(tmp_path_factory):
 
 
 def test_an_example_is_a_waveform_and_its_sub_words(moonshine, sub_word_manifest, tmp_path):
-    examples = bound_examples(moonshine, sub_word_manifest, tmp_path, training=False)
+    examples = bound_examples(moonshine, sub_word_manifest, tmp_path)
     assert examples[1]["tokens"].tolist() == [START, 9, 3, 4, 7, 8, END]  # A is out of vocabulary
     source = examples.augment(examples[1], np.random.default_rng(0), epoch=0)["source"]
     assert source["lengths"] == len(source["waveform"]) > SAMPLE_RATE // 4

@@ -4,6 +4,7 @@ import io
 import tracemalloc
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from attention_apps.applications import SpeechRecognizer
 from attention_apps.applications.recognition import reader as reading
-from attention_apps.preprocessing.audio import SAMPLE_RATE
+from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
 from attention_apps.serving import LoadedModel
 from tests.applications.recognizers import (
     GREEDY,
@@ -28,6 +29,7 @@ from tests.applications.recognizers import (
 )
 from tests.serving.fresh_process import call_in_fresh_process
 
+RECORDINGS = Path(__file__).parents[2] / "recordings"
 SPEECH = say("AB C")
 NOISE = np.random.default_rng(0).normal(0, 0.2, SAMPLE_RATE).astype(np.float32)
 
@@ -185,6 +187,21 @@ def test_a_silent_stretch_in_the_middle_changes_nothing_of_what_is_around_it(rec
             assert alone.text == part.alternatives[0][0]
             for word, same in zip(part.words, alone.words, strict=True):
                 assert word[1:3] == pytest.approx([part.start + same.start, part.start + same.end], abs=2e-3)
+
+
+def test_evaluate_scores_long_recordings_cut_as_transcribe_cuts_them(recognizer, tmp_path):
+    paths = sorted(RECORDINGS.glob("*.flac"))
+    joined = np.concatenate([read_audio(path) for path in paths])
+    (tmp_path / "joined.wav").write_bytes(wav_bytes(joined))
+    reference = " ".join(["ab c"] * 9)  # longer than what is written for one piece
+    (tmp_path / "data.tsv").write_text(f"audio\ttranscript\njoined.wav\t{reference}\n{paths[0]}\tab\n")
+    expected = recognizer.transcribe([tmp_path / "joined.wav", paths[0]])
+    assert len(joined) / SAMPLE_RATE > 2 * recognizer.config.max_seconds
+    assert len(expected[0].parts) > 2
+    evaluation = recognizer.evaluate(tmp_path / "data.tsv", quiet=True)
+    assert evaluation.texts == [transcript.text for transcript in expected]
+    assert evaluation.skipped == 0
+    assert evaluation.metrics["wer"].details["reference_length"] == 19
 
 
 def test_a_long_recording_is_never_in_memory_as_a_whole(recognizer, monkeypatch):

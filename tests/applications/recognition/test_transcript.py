@@ -10,8 +10,8 @@ def make_part(start, end, text, words, alternatives=2, confidence=0.5):
     attention = np.zeros((len(letters), frames), np.float32)
     attention[np.arange(len(letters)), np.arange(len(letters))] = 1
     ranked = [(text, -1.0), (text + "X", -2.0)][:alternatives]
-    features = np.random.default_rng(0).normal(size=(4 * frames, 7)).astype(np.float16)
-    return TranscriptPart(start, end, -1.0, letters, ranked, attention, words, confidence, features)
+    envelope = np.random.default_rng(0).normal(size=(4 * frames, 2)).astype(np.float16)
+    return TranscriptPart(start, end, -1.0, letters, ranked, attention, words, confidence, envelope)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_failure_has_an_error_and_nothing_else():
 
 def test_confidence_is_the_mean_over_the_letters():
     parts = [make_part(0.0, 1.0, "AB", [], confidence=0.9), make_part(1.0, 2.0, "ABCDEF", [], confidence=0.5)]
-    silence = TranscriptPart.silent(2.0, 3.0, 7)
+    silence = TranscriptPart.silent(2.0, 3.0)
     assert Transcript([*parts, silence]).confidence == pytest.approx((2 * 0.9 + 6 * 0.5) / 8)
 
 
@@ -87,7 +87,7 @@ def test_a_text_below_the_threshold_is_unsure(threshold, unsure):
 def test_a_text_that_was_withheld_is_unsure_and_silence_is_not():
     withheld = Transcript([make_part(0.0, 1.0, "", [], confidence=0.2)])
     assert (withheld.text, withheld.confidence, withheld.unsure) == ("", pytest.approx(0.2), True)
-    silent = Transcript([TranscriptPart.silent(0.0, 1.0, 7)], threshold=0.9)
+    silent = Transcript([TranscriptPart.silent(0.0, 1.0)], threshold=0.9)
     assert (silent.text, silent.confidence, silent.unsure) == ("", 0.0, False)
     assert silent.alternatives == [("", 0.0)]
 
