@@ -16,6 +16,7 @@ COMMANDS = {
     "summarize": "write texts in one line",
     "compress": "shorten sentences by deleting words",
     "translate": "translate texts",
+    "batch": "do one of these for very many inputs, on several machines",
     "train": "train or fine-tune on your own data",
     "check-data": "list what is wrong with a data set",
     "evaluate": "score a preset on a data set",

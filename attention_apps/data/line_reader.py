@@ -59,11 +59,15 @@ class LineReader:
         if not self.file.is_file():
             raise FileNotFoundError(f"There is no file {self.file}")
         unpack = gzip.open if self.file.suffix == ".gz" else open
+        with unpack(self.file, "rb") as stream:
+            yield from self.lines(stream)
+
+    def lines(self, stream: gzip.GzipFile | BinaryIO) -> Iterator[str]:
+        """Yield the decoded lines of an open file."""
         try:
-            with unpack(self.file, "rb") as stream:
-                while line := stream.readline(MAX_LINE_BYTES + 1):
-                    self.number += 1
-                    yield self._decode(line, stream)
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                self.number += 1
+                yield self._decode(line, stream)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             message = f"{self.file}, after line {self.number}: the gzip data is broken: {error}"
             raise ValueError(message) from None

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,28 @@ def _reader(file: Path) -> Callable[[LineReader, Mapping[str, str]], _Records]:
     if suffix.lower() not in readers:
         raise ValueError(f"{file}: the name of a manifest must end in .csv, .tsv or .jsonl, with or without .gz.")
     return readers[suffix.lower()]
+
+
+def read_records(lines: LineReader, columns: Mapping[str, str], seek: Callable[[], None]) -> _Records:
+    """Yield line number and values of the rows of a .csv, .tsv or .jsonl manifest, from a place in the middle.
+
+    Args:
+        columns: as in `Manifest`.
+        seek: moves `lines` to the place. Called when the header has been read.
+    """
+    read = _reader(lines.file)
+    if read is _read_jsonl:
+        seek()
+        yield from _read_jsonl(lines, columns)
+        return
+    records = _csv_records(lines) if read is _read_csv else _tsv_records(lines)
+
+    def header_and_rest() -> Iterator[tuple[int, list[str]]]:
+        yield from islice(records, 1)
+        seek()
+        yield from records
+
+    yield from _with_header(header_and_rest(), lines, columns)
 
 
 def _captions_file(folder: Path) -> Path:
