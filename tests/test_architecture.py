@@ -14,6 +14,7 @@ LEVELS = [
     {"data"},
     {"training", "serving", "plots"},
     {"applications"},
+    {"batch"},
     {"cli"},
     {"__main__"},
 ]

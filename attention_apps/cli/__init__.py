@@ -18,6 +18,7 @@ COMMANDS = {
     "summarize": ("predict_commands.SummarizeCommand", "write texts in one line"),
     "compress": ("predict_commands.CompressCommand", "shorten sentences by deleting words"),
     "translate": ("predict_commands.TranslateCommand", "translate texts"),
+    "batch": ("batch.BatchCommand", "do one of these for very many inputs, on several machines"),
     "train": ("train.TrainCommand", "train or fine-tune on your own data"),
     "check-data": ("train.CheckDataCommand", "list what is wrong with a data set"),
     "evaluate": ("evaluate.EvaluateCommand", "score a preset on a data set"),

@@ -125,7 +125,7 @@ class TextCommand(PredictCommand):
             return name.contents
         path = super().read(name)
         contents = path if name == STANDARD_INPUT else Path(path).read_bytes()
-        _check_text(name, contents)
+        check_text(name, contents)
         return contents
 
     def run(self, options: argparse.Namespace) -> int:
@@ -258,11 +258,11 @@ def _lines(name: str) -> Iterable[_Text]:
     with contextlib.nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else open(name, "rb") as file:
         for number, contents in enumerate(file, 1):
             if number == 1:
-                _check_text(name, contents)
+                check_text(name, contents)
             yield _Text(f"{name}:{number}", contents)
 
 
-def _check_text(name: str, contents: bytes) -> None:
+def check_text(name: str, contents: bytes) -> None:
     """Reject pictures, PDF files, archives, programs and other files that are not UTF-8 text."""
     start = contents[:_CHECKED_BYTES]
     wrong = len(_NO_TEXT.findall(start.decode("utf-8", "replace")))

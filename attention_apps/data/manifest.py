@@ -65,11 +65,15 @@ class LineReader:
         if not self.file.is_file():
             raise FileNotFoundError(f"There is no file {self.file}")
         unpack = gzip.open if self.file.suffix == ".gz" else open
+        with unpack(self.file, "rb") as stream:
+            yield from self.lines(stream)
+
+    def lines(self, stream: gzip.GzipFile | BinaryIO) -> Iterator[str]:
+        """Yield the decoded lines of an open file."""
         try:
-            with unpack(self.file, "rb") as stream:
-                while line := stream.readline(MAX_LINE_BYTES + 1):
-                    self.number += 1
-                    yield self._decode(line, stream)
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                self.number += 1
+                yield self._decode(line, stream)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             message = f"{self.file}, after line {self.number}: the gzip data is broken: {error}"
             raise ValueError(message) from None
@@ -142,7 +146,7 @@ class Manifest:
         """Yield the rows. A broken row is passed to `on_problem` and left out."""
         file = _captions_file(Path(self.path)) if Path(self.path).is_dir() else Path(self.path)
         lines = LineReader(file, on_problem)
-        for line, values in _read_records(lines, self.columns):
+        for line, values in read_records(lines, self.columns):
             message = self._bad_value(values)
             if message:
                 lines.report(message, line=line)
@@ -198,15 +202,21 @@ def _captions_file(folder: Path) -> Path:
     return found[0]
 
 
-def _read_records(lines: LineReader, columns: Mapping[str, str]) -> _Records:
-    """Yield the line number and the values of each row, in the format that the name of the file says."""
+def read_records(lines: LineReader, columns: Mapping[str, str], seek: Callable[[], None] = lambda: None) -> _Records:
+    """Yield the line number and the values of each row, in the format that the name of the file says.
+
+    Args:
+        columns: as in `Manifest`.
+        seek: moves `lines` to the first row to read. Called when the header has been read.
+    """
     file = lines.file
     suffix = (Path(file.stem).suffix if file.suffix == ".gz" else file.suffix).lower()
     if suffix == ".csv":
-        return _with_header(_csv_records(lines), lines, columns)
+        return _with_header(_csv_records(lines), lines, columns, seek)
     if suffix == ".tsv":
-        return _with_header(_tsv_records(lines), lines, columns)
+        return _with_header(_tsv_records(lines), lines, columns, seek)
     if suffix == ".jsonl":
+        seek()
         return _read_jsonl(lines)
     if suffix == ".txt":
         return _read_txt(lines, columns)
@@ -240,7 +250,12 @@ def _read_txt(lines: LineReader, columns: Mapping[str, str]) -> _Records:
             lines.report(f"must be an image, a tab and a caption. Received: {len(fields)} fields", line=number)
 
 
-def _with_header(records: Iterator[tuple[int, list[str]]], lines: LineReader, columns: Mapping[str, str]) -> _Records:
+def _with_header(
+    records: Iterator[tuple[int, list[str]]],
+    lines: LineReader,
+    columns: Mapping[str, str],
+    seek: Callable[[], None] = lambda: None,
+) -> _Records:
     _, header = next(records, (0, []))
     header = [name.strip() for name in header]
     if not header:
@@ -249,6 +264,7 @@ def _with_header(records: Iterator[tuple[int, list[str]]], lines: LineReader, co
         if header.count(column) != 1:
             what = f"has no column `{column}`" if column not in header else f"has several columns `{column}`"
             raise ValueError(f"{lines.file} {what}. Columns found: {', '.join(header)}")
+    seek()
     for number, fields in records:
         if len(fields) == len(header):
             yield number, dict(zip(header, fields))
