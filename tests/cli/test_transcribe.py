@@ -4,12 +4,17 @@ import io
 import json
 import re
 import sys
+import time
+import tracemalloc
 
 import numpy as np
+import PIL.Image
 import pytest
+import soundfile
 
 from attention_apps.cli import main
 from attention_apps.cli.predict import PredictCommand
+from attention_apps.preprocessing.audio import SAMPLE_RATE
 from tests.applications.recognizers import make_recognizer, say, wav_bytes
 
 
@@ -116,3 +121,28 @@ def test_pictures_and_pages_are_written(run, tmp_path):
     run("a.wav", "--plot", f"{tmp_path}/pictures", "--html", f"{tmp_path}/pages")
     assert (tmp_path / "pictures" / "a_attention.png").exists()
     assert "Transcript" in (tmp_path / "pages" / "a_attention.html").read_text()
+
+
+@pytest.mark.slow
+def test_two_hours_are_drawn_in_bounded_time_and_memory(run, tmp_path):
+    block, speech = np.zeros(30 * SAMPLE_RATE, np.float32), say("AB C")
+    block[: len(speech)] = speech
+    with soundfile.SoundFile(tmp_path / "hours.flac", "w", SAMPLE_RATE, 1) as file:
+        for _ in range(240):
+            file.write(block)
+    folders = ["--plot", str(tmp_path / "pictures"), "--html", str(tmp_path / "pages"), "--quiet"]
+    run("a.wav", *folders)  # traced already, which takes time and memory too
+    tracemalloc.start()
+    begin = time.process_time()
+    try:
+        code, _, _ = run("hours.flac", *folders)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert code == 0
+    assert time.process_time() - begin < 180
+    assert most < 0.25 * 240 * block.nbytes
+    assert max(PIL.Image.open(tmp_path / "pictures" / "hours_attention.png").size) <= 6000
+    page = tmp_path / "pages" / "hours_attention.html"
+    assert page.read_text().count("<tr><td>") >= 240
+    assert page.stat().st_size < 20e6
