@@ -107,6 +107,9 @@ class Workplace:
         if arguments[0] == "train":
             small = (*(() if options.preset else _SMALL[options.task]), *_SMALL_FOR_ALL)
             arguments += [word for value in small for word in ("--set", value)]
+        if arguments[0] == "batch":  # its workers are other processes, which look for presets where they always are
+            name = make_application(_COMMANDS[options.verb]).default_preset
+            arguments += ["--preset", str(self.presets / name), "--workers", "1"]
         arguments = [name for word in arguments for name in (sorted(glob.glob(word)) if "*" in word else [word])]
         if arguments[0] == "serve" or (arguments[0] == "demo" and options.terminal is None):
             more = ["--port", "0"] if arguments[0] == "serve" else ["--port", "0", "--no-browser"]

@@ -151,12 +151,15 @@ class Answer:
 
     def __call__(self, items: Iterable[Item]) -> Iterator[dict[str, Any]]:
         """Yields a row for each item, in order."""
-        if self._versions() != self.versions:
-            raise ValueError(
-                f"attention_apps or its preset is another one on this machine: {self._versions()}. "
-                f"Expected: {self.versions}"
-            )
-        yield from self._command.rows(self._application, items, self._options)
+        yield from self._command.rows(self._expected_application, items, self._options)
+
+    @cached_property
+    def _expected_application(self) -> Any:
+        """The application, if it is the one of the process that made this object."""
+        found = self._versions()
+        if found != self.versions:
+            raise ValueError(f"This machine has another version or preset: {found}. Expected: {self.versions}")
+        return self._application
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("verb", "preset", "changes", "versions")}
