@@ -184,6 +184,7 @@ def workplace(folder, monkeypatch):
     """A `Workplace` that is the working directory, and where presets are looked for by name."""
     place = Workplace(folder)
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # for the workers of a batch
     monkeypatch.setattr(preset, "presets_root", lambda: place.presets)
     yield place
 

@@ -64,11 +64,18 @@ def _run_round(ray: Any, job: Job, parts: Sequence[Part], workers: int) -> Itera
         compute=ray.data.ActorPoolStrategy(size=min(workers, len(parts)), max_tasks_in_flight_per_actor=1),
         num_cpus=1,
     )
+    is_started = False
     try:
         for row in reports.iter_rows():
+            is_started = True
             yield PartReport(**json.loads(row["report"]))
-    except ray.exceptions.RayError:  # the next round makes what was lost
-        return
+    except ray.exceptions.RayError as error:
+        if not is_started:
+            reason = str(error).strip().splitlines()[-1].strip()
+            raise ChildProcessError(
+                f"No worker could begin: {reason}. Is `attention_apps[ray]` installed on every machine?"
+            ) from None
+        # Otherwise a machine died, and the next round makes what was lost.
 
 
 @contextmanager

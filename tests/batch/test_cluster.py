@@ -166,3 +166,35 @@ def test_a_part_that_workers_die_of_does_not_stop_the_others(run_rounds):
 def test_what_no_worker_can_do_ends_the_run(run_rounds):
     with pytest.raises(ValueError, match="host_7: no space"):
         run_rounds([cluster.PartReport("part-1", machine="host_7", failure="no space")])
+
+
+class Rows:
+    """A data set of Ray whose workers fail after some reports."""
+
+    exceptions = types.SimpleNamespace(RayError=ArithmeticError)
+
+    def __init__(self, *reports):
+        self.data, self.reports = self, reports
+
+    def from_items(self, items, override_num_blocks):
+        return self
+
+    def map_batches(self, worker, **options):
+        return self
+
+    def ActorPoolStrategy(self, **options):  # noqa: N802 (the name is Ray's)
+        return None
+
+    def iter_rows(self):
+        yield from ({"report": json.dumps({"part": name})} for name in self.reports)
+        raise ArithmeticError("The actor died.\nModuleNotFoundError: No module named 'attention_apps'\n")
+
+
+def test_workers_that_cannot_begin_say_why():
+    with pytest.raises(ChildProcessError, match="No worker could begin: ModuleNotFoundError: No module named"):
+        list(cluster._run_round(Rows(), None, [cluster.Part("part-0", ())], 1))
+
+
+def test_a_machine_that_dies_later_ends_the_round_only():
+    parts = [cluster.Part("part-0", ()), cluster.Part("part-1", ())]
+    assert [report.part for report in cluster._run_round(Rows("part-1"), None, parts, 1)] == ["part-1"]
