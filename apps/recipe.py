@@ -160,7 +160,9 @@ class Recipe:
         settings = [f"confidence.slope={slope}", f"confidence.offset={offset}", f"confidence.threshold={threshold}"]
         application = _with_settings(application, settings)
         if options.foreign is not None:
-            foreign = list(application.run(_read_items(options.foreign)))
+            path = options.foreign
+            items = sorted(path.iterdir()) if path.is_dir() else path.read_text(encoding="utf-8").splitlines()
+            foreign = list(application.run(items))
             scores["foreign_unsure"] = sum(result.unsure for result in foreign) / len(foreign)
         print(json.dumps({name: round(score, 4) for name, score in scores.items()}))
         fitting.draw_reliability(confidence[1::2], right[1::2], options.output / "reliability.png")
@@ -265,11 +267,6 @@ def _is_done(stage: Stage, folder: Path) -> bool:
     if before != json.loads(json.dumps(to_dict(stage.config))):
         raise ValueError(f"{folder} was trained with another configuration. Use --restart, or another --output.")
     return True
-
-
-def _read_items(path: Path) -> list[Any]:
-    """Return the files of a folder, or the lines of a text file."""
-    return sorted(path.iterdir()) if path.is_dir() else path.read_text(encoding="utf-8").splitlines()
 
 
 def _load(preset: Any) -> Any:

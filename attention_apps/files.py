@@ -1,4 +1,4 @@
-"""Durable writes and folder locks.
+"""Durable writes, folder locks, and the files of a folder.
 
 Presets, checkpoints, logs, caches and exports are written through this module only. A test makes every single write,
 rename and fsync fail in turn and checks that the old or the new state is complete.
@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -179,3 +179,18 @@ def _named(path: str | os.PathLike) -> Iterator[None]:
     except OSError as error:
         error.filename = error.filename or os.fspath(path)
         raise
+
+
+def walk_files(walk: Iterable[tuple[str, list[str], list[str]]], suffixes: Sequence[str]) -> list[str]:
+    """Return the visible files of a folder and its subfolders, in the order of their names.
+
+    Args:
+        walk: of the folder, as `os.walk` returns it, from the top.
+        suffixes: the endings of the files to return, in lower case.
+    """
+    found = []
+    for folder, folders, files in walk:
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        visible = (file for file in sorted(files) if not file.startswith("."))
+        found += [os.path.join(folder, file) for file in visible if os.path.splitext(file)[1].lower() in suffixes]
+    return found

@@ -55,7 +55,7 @@ class OnnxMoonshine:
         }
 
     def transcribe(self, waveform: np.ndarray) -> list[int]:
-        """Returns the token ids of a recording, without start and end."""
+        """Return the token ids of a recording, without start and end."""
         (values,) = self.encoder.run(None, {"input_values": waveform[np.newaxis]})
         limit = int(len(waveform) / SAMPLE_RATE * self.tokens_per_second)
         past, tokens = self.empty, [START]

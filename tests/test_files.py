@@ -114,3 +114,11 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_keeps_the_old_one(tmp_p
     assert appended == str(tmp_path / "file")
     assert leftovers(tmp_path) == []
     assert (tmp_path / "file").read_bytes().startswith(b"old")
+
+
+def test_visible_files_with_these_endings_are_found_in_the_order_of_their_names(tmp_path):
+    for name in ("b.JPG", "a.jpg", ".c.jpg", "d.txt", "in/e.jpg", ".git/f.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = files.walk_files(os.walk(tmp_path), (".jpg",))
+    assert [os.path.relpath(path, tmp_path) for path in found] == ["a.jpg", "b.JPG", os.path.join("in", "e.jpg")]

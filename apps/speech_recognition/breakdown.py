@@ -1,4 +1,4 @@
-"""Prints the word error rate of a preset by length of the recordings and by speaker, as a table in Markdown.
+"""Print the word error rate of a preset by length of the recordings and by speaker, as a table in Markdown.
 
     python breakdown.py PRESET DATA.tsv
 

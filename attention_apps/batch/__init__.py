@@ -1,5 +1,5 @@
-"""Runs an application on many inputs, on several machines, with Ray Data: `attention-apps batch`.
+"""Run an application on many inputs, on several machines, with Ray Data: `attention-apps batch`.
 
-`plan` divides the inputs into parts and `inputs` reads the inputs of a part; `parts` writes their rows to a file;
-`cluster` does so on workers. Only `cluster` needs Ray.
+`plan` divides the inputs into parts, `inputs` reads the inputs of a part, `worker` answers them, `storage` writes the
+rows of a part to a file, and `cluster` runs the workers. Only `cluster` needs Ray.
 """

@@ -1,4 +1,4 @@
-"""Runs the parts of a batch on the workers of a Ray cluster, or of Ray on this machine."""
+"""Run the parts of a batch on the workers of a Ray cluster, or of Ray on this machine."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ _EXECUTION_LOGS = ("ray.data", "ray.data._internal")
 
 
 def run_parts(job: Job, parts: Sequence[Part], workers: int | None, address: str | None) -> Iterator[PartReport]:
-    """Makes parts and yields a report for each, in the order in which they are finished.
+    """Make parts and yields a report for each, in the order in which they are finished.
 
     A part is lost with its worker. Ray starts the worker again, if need be on another machine, and gives it the part
     again. If Ray loses a part, another round makes it.
@@ -55,7 +55,7 @@ def run_parts(job: Job, parts: Sequence[Part], workers: int | None, address: str
 
 
 def _run_round(ray: Any, job: Job, parts: Sequence[Part], workers: int) -> Iterator[PartReport]:
-    """Yields the reports of the parts that were finished."""
+    """Yield the reports of the parts that were finished."""
     items = [{"part": json.dumps(part.to_json())} for part in parts]
     reports = ray.data.from_items(items, override_num_blocks=min(len(items), _MAX_BLOCKS)).map_batches(
         Worker,
@@ -95,7 +95,7 @@ def _connected(workers: int | None, address: str | None) -> Iterator[Any]:
 
 
 def import_ray() -> Any:
-    """Imports Ray, which then sends no statistics home.
+    """Import Ray, which then sends no statistics home.
 
     Raises:
         ValueError: Ray is not installed.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from attention_apps.data.manifest import LineReader, Problem, read_records
+from attention_apps.files import walk_files
 
 Format = Literal["file", "lines", "manifest", "parquet"]
 _MANIFESTS = (".csv", ".tsv", ".jsonl")
@@ -34,7 +35,7 @@ class Item(str):
         return item
 
     def read(self) -> bytes:
-        """Returns the bytes of an input that is not a local file. Every failure is an `OSError` or a `ValueError`."""
+        """Return the bytes of an input that is not a local file. Every failure is an `OSError` or a `ValueError`."""
         if self.error is not None:
             raise ValueError(self.error)
         if self.contents is not None:
@@ -67,14 +68,14 @@ class Selection:
     lines: bool = False
 
     def format_of(self, name: str) -> Format:
-        """Returns how a file is read, by the end of its name."""
+        """Return how a file is read, by the end of its name."""
         suffix = Path(name.removesuffix(".gz")).suffix.lower()
         if suffix == ".parquet":
             return "parquet"
         return "manifest" if suffix in _MANIFESTS else "lines" if self.lines else "file"
 
     def item(self, file: str, number: int, value: Any) -> Item:
-        """Returns the item of a row."""
+        """Return the item of a row."""
         name = f"{file}:{number}"
         if isinstance(value, bytes):
             return Item(name, value)
@@ -101,7 +102,7 @@ class Place(NamedTuple):
 
 
 def is_local(name: str) -> bool:
-    """Returns whether a name is a path of this machine, and not a URL."""
+    """Return whether a name is a path of this machine, and not a URL."""
     return "://" not in name
 
 
@@ -110,19 +111,19 @@ def _scheme(name: str) -> str:
 
 
 def local_name(name: str) -> str:
-    """Returns the path of a `file://` URL, and any other name as it is."""
+    """Return the path of a `file://` URL, and any other name as it is."""
     return name.removeprefix("file://") if name.startswith("file:///") else name
 
 
 def open_rows(name: str) -> AbstractContextManager[Any]:
-    """Opens a file of rows, by its path or URL, decompressed if its name ends in .gz."""
+    """Open a file of rows, by its path or URL, decompressed if its name ends in .gz."""
     import fsspec
 
     return fsspec.open(name, "rb", compression="gzip" if name.endswith(".gz") else None)
 
 
 def find_files(name: str, suffixes: Sequence[str]) -> list[str]:
-    """Returns the files of a folder, a glob pattern or a single name, in order.
+    """Return the files of a folder, a glob pattern or a single name, in order.
 
     A folder is listed like the commands for single inputs do: files in the order of their names, then those of its
     folders. Hidden files are left out. A name for which nothing is found is returned as it is, and fails later.
@@ -133,7 +134,7 @@ def find_files(name: str, suffixes: Sequence[str]) -> list[str]:
     name = local_name(name)
     if is_local(name):
         if os.path.isdir(name):
-            return _walk(os.walk(name), suffixes) or [name]
+            return walk_files(os.walk(name), suffixes) or [name]
         found = [] if os.path.exists(name) or not glob.has_magic(name) else sorted(glob.glob(name, recursive=True))
         return [file for one in found for file in find_files(one, suffixes)] or [name]
     import fsspec
@@ -145,20 +146,11 @@ def find_files(name: str, suffixes: Sequence[str]) -> list[str]:
         return [file for one in found for file in find_files(one, suffixes)] or [name]
     if not filesystem.isdir(path):
         return [name]
-    return [filesystem.unstrip_protocol(one) for one in _walk(filesystem.walk(path), suffixes)] or [name]
-
-
-def _walk(folders_of: Iterator[tuple[str, list[str], list[str]]], suffixes: Sequence[str]) -> list[str]:
-    found = []
-    for folder, folders, files in folders_of:
-        folders[:] = sorted(one for one in folders if not one.startswith("."))
-        visible = (file for file in sorted(files) if not file.startswith("."))
-        found += [os.path.join(folder, file) for file in visible if os.path.splitext(file)[1].lower() in suffixes]
-    return found
+    return [filesystem.unstrip_protocol(one) for one in walk_files(filesystem.walk(path), suffixes)] or [name]
 
 
 def places(name: str, selection: Selection) -> Iterator[Place]:
-    """Yields the place of each row of a file that is not an input itself."""
+    """Yield the place of each row of a file that is not an input itself."""
     if selection.format_of(name) == "parquet":
         with _parquet_file(name) as file:
             _check_column(name, file.schema_arrow.names, selection.column)
@@ -170,7 +162,7 @@ def places(name: str, selection: Selection) -> Iterator[Place]:
 
 
 def read_rows(name: str, selection: Selection, first: Place, count: int) -> Iterator[Item]:
-    """Yields the items of `count` rows of a file, from a place on."""
+    """Yield the items of `count` rows of a file, from a place on."""
     if selection.format_of(name) == "parquet":
         yield from _parquet_rows(name, selection, first.number, count)
         return
@@ -179,7 +171,7 @@ def read_rows(name: str, selection: Selection, first: Place, count: int) -> Iter
 
 
 def _rows(name: str, selection: Selection, first: Place) -> Generator[tuple[Place, Item]]:
-    """Yields the items of a text file or a manifest, each with the place where it begins."""
+    """Yield the items of a text file or a manifest, each with the place where it begins."""
     with open_rows(name) as stream:
         if selection.format_of(name) == "lines":
             stream.seek(first.offset)

@@ -33,7 +33,7 @@ class Span:
     count: int = 1
 
     def items(self, selection: Selection) -> Iterator[Item]:
-        """Yields the inputs."""
+        """Yield the inputs."""
         if self.first is None:
             yield Item(self.path)
         else:
@@ -65,7 +65,7 @@ class Part:
         return sum(span.count for span in self.spans)
 
     def items(self, selection: Selection) -> Iterator[Item]:
-        """Yields the inputs in order."""
+        """Yield the inputs in order."""
         for span in self.spans:
             yield from span.items(selection)
 
@@ -93,7 +93,7 @@ class Plan:
 
 
 def open_plan(storage: Storage, settings: Mapping[str, Any], make_parts: Callable[[], Iterator[Part]]) -> Plan:
-    """Reads the plan of a folder of results, or makes and writes it.
+    """Read the plan of a folder of results, or makes and writes it.
 
     Raises:
         ValueError: the folder has results of other settings, or a file of rows has changed since the plan was made.
@@ -115,7 +115,7 @@ def open_plan(storage: Storage, settings: Mapping[str, Any], make_parts: Callabl
 
 
 def make_parts(files: Sequence[str], selection: Selection, size: int, whole: Collection[str] = ()) -> Iterator[Part]:
-    """Yields parts of `size` inputs each; the last one may have fewer.
+    """Yield parts of `size` inputs each; the last one may have fewer.
 
     Args:
         files: paths and URLs, in order.
@@ -133,17 +133,17 @@ def make_parts(files: Sequence[str], selection: Selection, size: int, whole: Col
 
 
 def part_name(number: int) -> str:
-    """Returns the name of a part, so that the order of the names is that of the parts."""
+    """Return the name of a part, so that the order of the names is that of the parts."""
     return f"part-{number:07d}"
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
-    """Returns the SHA-256 hash of settings."""
+    """Return the SHA-256 hash of settings."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def file_version(path: str) -> str:
-    """Returns the size of a file, and when it was written or which version it is, as far as its storage tells."""
+    """Return the size of a file, and when it was written or which version it is, as far as its storage tells."""
     if is_local(path):
         status = os.stat(path)
         return f"{status.st_size} {status.st_mtime_ns}"
@@ -155,7 +155,7 @@ def file_version(path: str) -> str:
 
 
 def _spans(files: Sequence[str], selection: Selection, size: int, whole: Collection[str]) -> Iterator[Span]:
-    """Yields spans that end where a part of `size` inputs ends."""
+    """Yield spans that end where a part of `size` inputs ends."""
     room = size
     for path in files:
         if path in whole or selection.format_of(path) == "file":
@@ -175,7 +175,7 @@ def _spans(files: Sequence[str], selection: Selection, size: int, whole: Collect
 
 
 def _to_bytes(plan: Plan) -> bytes:
-    """Returns a plan as JSON, with a line for each part."""
+    """Return a plan as JSON, with a line for each part."""
     head = {
         "format": _FORMAT,
         "settings": plan.settings,

@@ -41,7 +41,7 @@ class Storage:
         return {"folder": self.folder, "file_format": self.file_format}
 
     def clean(self) -> None:
-        """Removes unfinished files of killed processes, and the marks of `count_attempt`."""
+        """Remove unfinished files of killed processes, and the marks of `count_attempt`."""
         filesystem, path = self._files
         for name in self._names():
             if name.startswith(f".{_PART}"):
@@ -51,17 +51,17 @@ class Storage:
         return f"{self.folder}/{name}"
 
     def part_file(self, part: str) -> str:
-        """Returns the name of the file of a part."""
+        """Return the name of the file of a part."""
         return f"{part}.{self.file_format}"
 
     def parts(self) -> set[str]:
-        """Returns the names of the finished parts."""
+        """Return the names of the finished parts."""
         ending = f".{self.file_format}"
         found = (name for name in self._names() if name.startswith(_PART) and name.endswith(ending))
         return {name.removesuffix(ending) for name in found}
 
     def count_attempt(self, part: str) -> int:
-        """Marks that a worker begins to make a part, and returns how often that has happened since `clean`."""
+        """Mark that a worker begins to make a part, and returns how often that has happened since `clean`."""
         number = 1
         while self.exists(f".{part}.{number}"):
             number += 1
@@ -90,7 +90,7 @@ class Storage:
         filesystem.pipe_file(f"{path}/{name}", data)
 
     def write_part(self, part: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> int:
-        """Writes the rows of a part and returns how many of them have an error.
+        """Write the rows of a part and returns how many of them have an error.
 
         Args:
             columns: the keys that a row of this task has besides those of every row; columns of Parquet files.
@@ -102,7 +102,7 @@ class Storage:
         return sum(row.get("error") is not None for row in rows)
 
     def count_errors(self, part: str) -> int:
-        """Returns how many rows of a finished part have an error."""
+        """Return how many rows of a finished part have an error."""
         data = self.read(self.part_file(part))
         if self.file_format == "parquet":
             import pyarrow.parquet
@@ -117,7 +117,7 @@ def _to_jsonl(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _to_parquet(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    """Returns rows as a Parquet file. All parts have the same columns of the same types, whatever their rows."""
+    """Return rows as a Parquet file. All parts have the same columns of the same types, whatever their rows."""
     import pyarrow
     import pyarrow.parquet
 

@@ -60,7 +60,7 @@ class PartReport:
 
 
 class Worker:
-    """Makes parts, one after the other, with one application.
+    """Make parts, one after the other, with one application.
 
     It runs on one thread: workers side by side are faster than threads of one worker.
     """
@@ -71,12 +71,12 @@ class Worker:
             os.environ[name] = "1"  # before TensorFlow is imported
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Makes the parts of a batch of Ray Data; parts and reports are JSON."""
+        """Make the parts of a batch of Ray Data; parts and reports are JSON."""
         parts = [Part.from_json(json.loads(str(text))) for text in batch["part"]]
         return {"report": [json.dumps(asdict(self.run(part))) for part in parts]}
 
     def run(self, part: Part) -> PartReport:
-        """Makes a part. One that was finished before its worker died is left as it is."""
+        """Make a part. One that was finished before its worker died is left as it is."""
         start, storage, machine = time.monotonic(), self.job.storage, socket.gethostname()
         try:
             self._check_machine()
@@ -92,7 +92,7 @@ class Worker:
         return PartReport(part.name, part.count, errors, time.monotonic() - start, machine)
 
     def _check_machine(self) -> None:
-        """Refuses to work where files are missing: every input would fail."""
+        """Refuse to work where files are missing: every input would fail."""
         if self.job.folder is not None:
             if not os.path.isdir(self.job.folder):
                 raise FileNotFoundError(f"There is no folder {self.job.folder}. {_SHARED}")

@@ -134,7 +134,7 @@ class BatchCommand:
 
 
 class Answer:
-    """Answers the inputs of parts with the rows that the command of a verb prints with `--json`.
+    """Answer the inputs of parts with the rows that the command of a verb prints with `--json`.
 
     It is pickled for the workers, which load the application themselves.
 
@@ -150,7 +150,7 @@ class Answer:
         self.versions = self._versions()
 
     def __call__(self, items: Iterable[Item]) -> Iterator[dict[str, Any]]:
-        """Yields a row for each item, in order."""
+        """Yield a row for each item, in order."""
         yield from self._command.rows(self._expected_application, items, self._options)
 
     @cached_property
@@ -165,7 +165,7 @@ class Answer:
         return {name: getattr(self, name) for name in ("verb", "preset", "changes", "versions")}
 
     def settings(self, options: argparse.Namespace) -> dict[str, Any]:
-        """Returns everything that the results depend on besides the contents of the inputs."""
+        """Return everything that the results depend on besides the contents of the inputs."""
         if options.lines and not isinstance(self._command, TextCommand):
             raise ValueError(f"`--lines` is for texts. Received: {self.verb}")
         search, output = self._application.split_options(self.changes)
@@ -187,7 +187,7 @@ class Answer:
         return json.loads(json.dumps(settings))
 
     def selection(self, options: argparse.Namespace) -> Selection:
-        """Returns what is read from rows: the first column of the task, by the name that it has in the files."""
+        """Return what is read from rows: the first column of the task, by the name that it has in the files."""
         examples, columns = self._application.parts.examples, parse_columns(options.column)
         ours = examples.columns[0]
         if columns.keys() - {ours}:
@@ -195,7 +195,7 @@ class Answer:
         return Selection(columns.get(ours, ours), ours in examples.path_columns, options.lines)
 
     def parts(self, inputs: Sequence[str], selection: Selection, size: int) -> Iterator[Part]:
-        """Yields the parts of the inputs."""
+        """Yield the parts of the inputs."""
         files = [file for name in inputs for file in find_files(name, self._command.suffixes)]
         whole = {file for file in files if selection.format_of(file) == "lines" and not _has_lines(file)}
         return make_parts(files, selection, size, whole)
@@ -244,7 +244,7 @@ class _PartCommand(PredictCommand):
 
 
 def _has_lines(file: str) -> bool:
-    """Returns whether a file is a text; one that is not fails as a whole, not line by line."""
+    """Return whether a file is a text; one that is not fails as a whole, not line by line."""
     try:
         with open_rows(file) as lines:
             check_text(file, lines.readline())
@@ -294,7 +294,7 @@ class Progress:
         self._bar.stop()
 
     def update(self, report: PartReport) -> None:
-        """Counts a finished part."""
+        """Count a finished part."""
         self.errors += report.errors
         self._done += report.count
         self._parts_left -= 1

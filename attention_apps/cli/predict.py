@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from attention_apps.files import walk_files
 from attention_apps.terminal import import_tensorflow_quietly, only_python_on_stderr, print_line
 
 STANDARD_INPUT = "-"
@@ -159,14 +160,7 @@ class PredictCommand:
 
     def _files(self, name: str) -> list[str]:
         """Return the files of a folder and its subfolders in the order of their names, without hidden ones."""
-        if not os.path.isdir(name):
-            return [name]
-        found = []
-        for folder, folders, files in os.walk(name):
-            folders[:] = sorted(one for one in folders if not one.startswith("."))
-            endings = ((file, os.path.splitext(file)[1].lower()) for file in sorted(files))
-            found += [os.path.join(folder, file) for file, ending in endings if ending in self.suffixes]
-        return [file for file in found if not os.path.basename(file).startswith(".")] or [name]
+        return (walk_files(os.walk(name), self.suffixes) if os.path.isdir(name) else []) or [name]
 
     @staticmethod
     def _load_task(task: str) -> Any:

@@ -156,13 +156,11 @@ def keep_whole_numbers(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     """
     shape = tf.shape(tokens)
     tokens, kept = tf.reshape(tokens, [-1, shape[-1]]), tf.reshape(keep, [-1, shape[-1]])
-    ends_in_digit = tf.pad(tf.strings.regex_full_match(tokens, ".*[0-9]"), [[0, 0], [1, 0]])[:, :-1]
-    begins_with_digit = tf.pad(tf.strings.regex_full_match(tokens, f"{JOINER}[0-9].*"), [[0, 0], [0, 1]])[:, 1:]
-    is_hyphen = (tokens == f"{JOINER}-") & ends_in_digit & begins_with_digit
-    follows_hyphen = tf.pad(is_hyphen, [[0, 0], [1, 0]])[:, :-1]
+    ends_in_digit = tf.strings.regex_full_match(tokens, ".*[0-9]")
+    begins_with_digit = tf.strings.regex_full_match(tokens, f"{JOINER}[0-9].*")
+    is_hyphen = (tokens == f"{JOINER}-") & _shift(ends_in_digit, 1) & _shift(begins_with_digit, -1)
     # A hyphen and the number after it belong to the group of the number before it. Hyphens have no vote.
-    groups = tf.cumsum(tf.cast(~(is_hyphen | follows_hyphen), tf.int32), axis=1) - 1
-    groups += tf.range(tf.shape(tokens)[0])[:, tf.newaxis] * shape[-1]
+    groups = _group_ids(is_hyphen | _shift(is_hyphen, 1))
     votes = tf.cast(kept | is_hyphen, tf.int32)
     return tf.reshape(tf.gather(tf.math.unsorted_segment_min(votes, groups, tf.size(groups)), groups) > 0, shape)
 
@@ -186,8 +184,7 @@ def keep_qualifiers(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     is_before = tf.strings.regex_full_match(words, _BEFORE_AMOUNT) & _shift(is_number, -1)
     # The tokens of a quantity form a group; every other token is a group of its own.
     is_part = is_number | is_before
-    groups = tf.cumsum(tf.cast(~(is_part & _shift(is_part, 1)), tf.int32), axis=1) - 1
-    groups += tf.range(tf.shape(tokens)[0])[:, tf.newaxis] * shape[-1]
+    groups = _group_ids(is_part & _shift(is_part, 1))
 
     def in_group(marks):
         votes = tf.math.unsorted_segment_max(tf.cast(marks, tf.int32), groups, tf.size(groups))
@@ -200,6 +197,12 @@ def keep_qualifiers(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     is_qualifier = tf.strings.regex_full_match(words, _QUALIFIER)
     follows = _shift(kept & is_word, -1) | (_shift(is_word, -1) & _shift(kept & is_word, -2))
     return tf.reshape(kept | (is_qualifier & follows), shape)
+
+
+def _group_ids(continues):
+    """Number the groups of neighboring tokens, `(rows, columns)`. A marked token belongs to the group before it."""
+    groups = tf.cumsum(tf.cast(~continues, tf.int32), axis=1) - 1
+    return groups + tf.range(tf.shape(continues)[0])[:, tf.newaxis] * tf.shape(continues)[1]
 
 
 def _shift(marks, places):

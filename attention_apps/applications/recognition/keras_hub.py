@@ -50,7 +50,7 @@ class HubMoonshine:
         _check_supported(self.backbone)
 
     def config(self, config: RecognizerConfig | None) -> RecognizerConfig:
-        """Returns a configuration, by default one for transcripts of any length, with the sizes of the model."""
+        """Return a configuration, by default one for transcripts of any length, with the sizes of the model."""
         backbone, config = self.backbone, config or _default_config()
         given = config.moonshine or MoonshineConfig()
         moonshine = replace(
@@ -140,7 +140,7 @@ def _default_config() -> RecognizerConfig:
 
 
 def _check_supported(backbone: Any) -> None:
-    """Raises an error for a model that ours cannot compute."""
+    """Raise an error for a model that ours cannot compute."""
     supported = {
         "filter_dim": backbone.hidden_dim,
         "decoder_num_heads": backbone.encoder_num_heads,
