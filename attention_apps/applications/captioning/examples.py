@@ -203,7 +203,7 @@ class CaptionExamples(Examples):
     def _compute_features(self, paths: Sequence[str]) -> list[np.ndarray]:
         """`(2 + views, positions, channels)` for each photo: as it is, mirrored, and augmented.
 
-        Features that are the mean over the photo and its mirror image need no mirrored view.
+        Augmented views are not mirrored, so that they do not depend on the captions. Features that are the mean over the photo and its mirror image need no mirrored view.
         """
         size, fit = self.config.encoder.image_size, self.config.encoder.fit
         squares = []
@@ -212,7 +212,7 @@ class CaptionExamples(Examples):
             square = resize_image(photo, size, fit)
             squares += [square] if self.encoder.mirrored else [square, tf.reverse(square, [1])]
             for view in range(self._num_views):
-                squares.append(augment_image(photo, (zlib.crc32(path.encode()), view), size, self._flips[path]))
+                squares.append(augment_image(photo, (zlib.crc32(path.encode()), view), size, may_flip=False))
         features = self._extract(tf.stack(squares)).numpy().astype(np.float16)
         return np.split(features, len(paths))
 
@@ -223,7 +223,7 @@ class CaptionExamples(Examples):
     def _cache_key(self):
         config, fixed = self.config.encoder, self.encoder.network.non_trainable_weights
         total = sum(float(np.abs(weight.numpy()).astype(np.float64).sum()) for weight in fixed)
-        key = {
+        return {
             "backbone": config.backbone,
             "weights": round(total, 2),
             "image_size": config.image_size,
@@ -233,9 +233,6 @@ class CaptionExamples(Examples):
             "trainable_from": config.trainable_from,
             "augmented_views": self._num_views,
         }
-        if self._num_views:  # which views are mirrored depends on the captions
-            key["never_mirrored"] = sorted(path for path, flips in self._flips.items() if not flips)
-        return key
 
 
 def _probe(path: str) -> None:

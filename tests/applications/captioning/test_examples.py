@@ -110,7 +110,7 @@ def test_a_photo_that_is_averaged_with_its_mirror_image_is_cached_once(captioner
     np.testing.assert_array_equal(example["source"]["features"], examples[0]["source"]["features"])
 
 
-def test_views_are_computed_again_when_a_caption_forbids_to_mirror_the_photo(captioner, tmp_path):
+def test_cached_views_do_not_depend_on_the_captions(captioner, tmp_path):
     def examples(text, captioner, cache="cache", training=True):
         path = write_manifest(tmp_path, [("photo.png", text)])
         os.utime(tmp_path / "photo.png", (0, 0))  # written again, but the same photo
@@ -118,12 +118,9 @@ def test_views_are_computed_again_when_a_caption_forbids_to_mirror_the_photo(cap
 
     viewing = captioner.with_config(replace(captioner.config, augmented_views=3))
     free, bound = examples("a dog", viewing), examples("a left dog", viewing)
-    assert free.features.folder != bound.features.folder
+    assert free.features.folder == bound.features.folder
     anew = examples("a left dog", viewing, cache="other")
-    np.testing.assert_array_equal(bound.features[bound.paths[0]], anew.features[anew.paths[0]])
-    for options in ({"captioner": captioner}, {"captioner": viewing, "training": False}):
-        free, bound = examples("a dog", **options), examples("a left dog", **options)
-        assert free.features.folder == bound.features.folder
+    np.testing.assert_array_equal(free.features[free.paths[0]], anew.features[anew.paths[0]])
 
 
 def test_tokens_that_name_an_object_get_its_regions_also_in_the_mirror(captioner, tmp_path):
