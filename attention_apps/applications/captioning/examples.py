@@ -203,7 +203,8 @@ class CaptionExamples(Examples):
     def _compute_features(self, paths: Sequence[str]) -> list[np.ndarray]:
         """`(2 + views, positions, channels)` for each photo: as it is, mirrored, and augmented.
 
-        Augmented views are not mirrored, so that they do not depend on the captions. Features that are the mean over the photo and its mirror image need no mirrored view.
+        Augmented views are not mirrored, so that they do not depend on the captions. Features that are the mean over
+        the photo and its mirror image need no mirrored view.
         """
         size, fit = self.config.encoder.image_size, self.config.encoder.fit
         squares = []
