@@ -93,6 +93,8 @@ def _spell(piece: str) -> bytes:
 MAX_LETTERS = 40
 WORD_START = "\u2581"  # ▁, with which the first piece of each word begins
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+# Elided words of French, as in "l'eau" and "qu'il", are words of their own.
+_ELISION = r"^([CDJLMNSTcdjlmnst]|[Qq]u)(['\x{2019}])(\pL)"
 # The share of the letters of a corpus that are pieces of their own. The others are spelled in bytes.
 _COVERAGE = 0.9998
 _MAX_PIECE = 16
@@ -101,9 +103,13 @@ _DOUBLINGS = (MAX_LETTERS + 2).bit_length()
 
 
 def split_words(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
-    """Return the words and punctuation of each text with joiner marks, as `text.tokenize`, with very long words cut."""
+    """Return the words and punctuation of each text with joiner marks, as `text.tokenize`.
+
+    Very long words are cut, and so are French elisions: "l'eau" becomes "l'￭" and "eau".
+    """
     words = tokenize(strings)
-    cut = tf.strings.regex_replace(words.flat_values, f"(.{{{MAX_LETTERS}}})", rf"\1 {JOINER}")
+    cut = tf.strings.regex_replace(words.flat_values, _ELISION, rf"\1\2{JOINER} \3")
+    cut = tf.strings.regex_replace(cut, f"([^ ]{{{MAX_LETTERS}}})", rf"\1 {JOINER}")
     cut = tf.strings.split(tf.strings.regex_replace(cut, f" {JOINER}$", ""))
     return words.with_values(cut).merge_dims(1, 2)
 
@@ -136,12 +142,18 @@ class WordPieces:
         self._bytes = _table([bytes([byte]) for byte in range(256)], [ids[name] for name in BYTES])
         self.resources = (self._pieces, self._bytes)
 
-    def segment(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Return the ids of the pieces of words `(words,)` from `split_words`, int32 `(words, None)`."""
+    def segment(self, words: tf.Tensor, dropout: float = 0.0, seed: int = 0) -> tf.RaggedTensor:
+        """Return the ids of the pieces of words `(words,)` from `split_words`, int32 `(words, None)`.
+
+        Args:
+            dropout: the probability with which a piece of several letters is passed over, for training with many
+                segmentations of the same word (Hiraoka 2022, "MaxMatch-Dropout").
+            seed: of these random choices.
+        """
         words = tf.strings.regex_replace(words, WORD_START, "_")
         letters = tf.strings.unicode_split(WORD_START + words, "UTF-8")
         flat, ends = letters.flat_values, tf.gather(letters.row_limits(), letters.value_rowids())
-        ids, lengths = self._longest(flat, ends)
+        ids, lengths = self._longest(flat, ends, dropout, seed)
         starts = _follow(letters.row_starts(), tf.range(tf.size(flat, tf.int64)) + tf.maximum(lengths, 1))
         places = tf.where(starts)[:, 0]
         is_known = tf.gather(lengths, places) > 0
@@ -158,7 +170,7 @@ class WordPieces:
         words = self.sub_words.decode(token_ids)
         return normalize(detokenize(words[..., tf.newaxis]))
 
-    def _longest(self, letters: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _longest(self, letters: tf.Tensor, ends: tf.Tensor, dropout: float, seed: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the id and the length of the longest piece at each letter; the length is 0 where there is none."""
         places = tf.range(tf.size(letters, tf.int64))
         padded = tf.concat([letters, tf.fill([self._max_piece], "")], axis=0)
@@ -166,6 +178,8 @@ class WordPieces:
         for length in range(1, self._max_piece + 1):
             found = self._pieces.lookup(grams)
             fits = (found > 0) & (places + length <= ends)
+            if dropout and length > 1:
+                fits &= tf.random.stateless_uniform(tf.shape(letters), (seed, length)) >= dropout
             ids, lengths = tf.where(fits, found, ids), tf.where(fits, tf.constant(length, tf.int64), lengths)
             grams = grams + padded[length : length + tf.size(letters)]
         return ids, lengths

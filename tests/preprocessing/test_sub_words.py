@@ -201,3 +201,20 @@ def test_a_vocabulary_that_is_too_small_is_an_error():
 def test_a_vocabulary_of_another_kind_is_an_error():
     with pytest.raises(ValueError, match="A vocabulary of word pieces must have '▁'"):
         WordPieces(Vocabulary(["a", "b"]))
+
+
+def test_french_elisions_are_words_of_their_own():
+    words = split_words(["L'homme qu'il voit près d\u2019eau. I'm", "aujourd'hui, don't, l'", "x" * 41])
+    assert [[word.decode() for word in row] for row in words.to_list()] == [
+        ["L'￭", "homme", "qu'￭", "il", "voit", "près", "d\u2019￭", "eau", "￭.", "I'm"],
+        ["aujourd'hui", "￭,", "don't", "￭,", "l", "￭'"],
+        ["x" * 40, "￭x"],
+    ]
+
+
+def test_dropout_passes_over_pieces_but_spells_the_same_word():
+    vocabulary = Vocabulary([*BYTES, "▁", "▁a", "b", "▁ab", "a", "bab", "▁abab"])
+    pieces = WordPieces(vocabulary)
+    cuts = {tuple(pieces.segment(tf.constant(["abab"]), 0.5, seed)[0].numpy().tolist()) for seed in range(30)}
+    assert len(cuts) > 3
+    assert {pieces.join(tf.constant([ids])).numpy()[0] for ids in cuts} == {b"abab"}

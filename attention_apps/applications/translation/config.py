@@ -41,12 +41,15 @@ class TranslatorConfig:
     )
     # Pieces of words of both languages, 256 of which are the bytes.
     vocabulary_size: int = 8_000
+    # In training, the probability with which a piece is passed over, so that words are cut in many ways.
+    piece_dropout: float = 0.0
     # The longest sentence in bytes of UTF-8. Longer rows are left out of training, longer sentences are cut.
     max_sentence_length: int = 400
 
     def __post_init__(self) -> None:
         require_between(self, 270, 1_000_000, "vocabulary_size")
         require_between(self, 64, 10_000, "max_sentence_length")
+        require_between(self, 0, 0.9, "piece_dropout")
         is_same = self.encoder.embedding_dim == self.decoder.embedding_dim
         width = self.encoder.embedding_dim
         require(is_same or not self.shared_embedding, "embedding_dim", "the same for encoder and decoder", width)

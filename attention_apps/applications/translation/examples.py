@@ -1,6 +1,6 @@
 """Pairs of texts as training examples."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from attention_apps.preprocessing.sub_words import learn_word_pieces, split_word
 from attention_apps.preprocessing.text_corpus import TextColumn, TextCorpus, tokens_of
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
+
+# How many random segmentations of each word training chooses from, if there is `piece_dropout`.
+_SEGMENTATIONS = 16
 
 
 class TranslationExamples(Examples):
@@ -72,14 +75,17 @@ class TranslationExamples(Examples):
     def bind(self, codec: TranslationCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
         self.codec = codec
         words = tf.constant(self.corpus.words, tf.string, shape=[len(self.corpus.words)])
-        pieces = codec.word_pieces.segment(words)
+        dropout = self.config.piece_dropout if training else 0.0
+        count = _SEGMENTATIONS if dropout else 1
+        pieces = tf.concat([codec.word_pieces.segment(words, dropout, seed) for seed in range(count)], axis=0)
         self._pieces = TextColumn(pieces.flat_values.numpy(), pieces.row_lengths().numpy())
 
     def batches(self, training_config: TrainingConfig) -> Batches:
         ids = tf.TensorSpec((None,), tf.int32)
-        lengths = []  # in pieces
+        lengths = []  # in pieces, the mean of the segmentations
+        lengths_of_words = self._pieces.lengths.reshape(-1, len(self.corpus.words)).mean(axis=0)
         for column in (self.corpus.documents, self.corpus.summaries):
-            ends = np.concatenate([[0], np.cumsum(self._pieces.lengths[column.codes])])
+            ends = np.concatenate([[0], np.cumsum(lengths_of_words[column.codes])])
             lengths.append(np.diff(ends[column.starts]))
         return Batches(
             self,
@@ -89,6 +95,7 @@ class TranslationExamples(Examples):
             lengths=np.maximum(*lengths) + 1,  # the end token
             seed=training_config.seed,
             short_first_epochs=training_config.short_first_epochs,
+            augment=self.augment if self.config.piece_dropout else None,
         )
 
     def reading(self, index: int) -> Reading:
@@ -98,10 +105,19 @@ class TranslationExamples(Examples):
         return Reading([make_source(words, (0, len(words)), is_answered=True)], text, shown)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        columns = (self.corpus.documents, self.corpus.summaries)
+        words = (self.corpus.documents[index], self.corpus.summaries[index])
+        return {**self._example(*words), "words": words}
+
+    def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
+        """Return an example with a random segmentation of each word."""
+        count = len(self._pieces) // len(self.corpus.words)
+        return self._example(
+            *(words + len(self.corpus.words) * random.integers(count, size=len(words)) for words in example["words"])
+        )
+
+    def _example(self, *texts):
         source, target = (
-            np.concatenate([self._pieces[code] for code in column[index]] or [np.zeros(0, np.int32)])
-            for column in columns
+            np.concatenate([self._pieces[code] for code in words] or [np.zeros(0, np.int32)]) for words in texts
         )
         return {
             "source": dict.fromkeys(self._source_names, source),

@@ -68,6 +68,26 @@ def test_a_decoder_that_copies_is_trained_with_what_it_can_copy():
     np.testing.assert_array_equal(example["source"]["source_ids"], example["source"]["token_ids"])
 
 
+def test_with_dropout_the_same_text_is_cut_in_many_ways():
+    examples = make_examples(["piece_dropout=0.5"])
+    seen = set()
+    for epoch in range(4):
+        for batch in examples.batches(TrainingConfig(batch_size=8)).batches(epoch):
+            for ids in batch["tokens"].numpy():
+                _, *target = [token for token in ids.tolist() if token]
+                if text_of(examples, target[:-1]) == ROWS[0][1]:
+                    seen.add(tuple(target))
+    assert len(seen) > 1
+
+
+def test_without_training_there_is_no_dropout():
+    examples = make_examples(["piece_dropout=0.5"])
+    whole = examples[0]["tokens"]
+    examples.bind(examples.codec, None, Path("cache"), training=False, quiet=True)
+    assert len(examples[0]["tokens"]) < len(whole)
+    np.testing.assert_array_equal(examples[0]["tokens"], make_examples()[0]["tokens"])
+
+
 def test_fine_tuning_adds_no_pieces(examples):
     assert list(examples.new_words(examples.codec)) == []
 
