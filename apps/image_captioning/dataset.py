@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attention_apps.data import Manifest
 
 SPLITS = ("train", "dev", "test")
@@ -64,6 +66,19 @@ def with_captions(pairs: Sequence[Pair], count: int) -> list[Pair]:
     """The pairs of photos that have at least `count` captions."""
     captions = Counter(pair["image"] for pair in pairs)
     return [pair for pair in pairs if captions[pair["image"]] >= count]
+
+
+def with_wrong_captions(folder: Path, pairs: Sequence[Pair]) -> list[Pair]:
+    """Pictures that are no photos, each with captions of other photos.
+
+    No caption fits, so a model that is trained on them learns to be unsure of such pictures ("outlier exposure",
+    Hendrycks et al. 2019).
+    """
+    random = np.random.default_rng(0)
+    chosen = (
+        (path, pairs[place]) for path in sorted(folder.iterdir()) for place in random.integers(len(pairs), size=5)
+    )
+    return [{"image": str(path), "caption": pair["caption"]} for path, pair in chosen]
 
 
 def write_pairs(pairs: Iterable[Pair], path: Path) -> tuple[int, int, int]:

