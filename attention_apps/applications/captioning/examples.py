@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from attention_apps.applications.captioning.caption import Caption
 from attention_apps.applications.captioning.codec import CaptionCodec
@@ -111,7 +112,9 @@ class CaptionExamples(Examples):
             self.features = FeatureCache(cache, self._cache_key())
             size = self.config.encoder.image_size
             spec = [tf.TensorSpec((None, size, size, 3), tf.uint8)]
-            self._extract = tf.function(self.encoder.extract, spec, autograph=False)
+            extract = tf.function(self.encoder.extract, spec, autograph=False).get_concrete_function()
+            # With constants, TensorFlow fuses convolutions and batch normalization: 1.8 times as fast.
+            self._extract = convert_variables_to_constants_v2(extract)
             self.features.fill(self.paths, self._compute_features, quiet=quiet)
 
     def batches(self, training_config: TrainingConfig) -> Batches:
@@ -214,7 +217,8 @@ class CaptionExamples(Examples):
             squares += [square] if self.encoder.mirrored else [square, tf.reverse(square, [1])]
             for view in range(self._num_views):
                 squares.append(augment_image(photo, (zlib.crc32(path.encode()), view), size, may_flip=False))
-        features = self._extract(tf.stack(squares)).numpy().astype(np.float16)
+        (features,) = self._extract(tf.stack(squares))
+        features = features.numpy().astype(np.float16)
         return np.split(features, len(paths))
 
     @property
