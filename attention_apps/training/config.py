@@ -105,6 +105,8 @@ class TrainingConfig:
     warmup_steps: int | Auto = 0
     schedule: Literal["constant", "cosine", "inverse_sqrt", "linear"] = "cosine"
     final_learning_rate: float = 0.0
+    # The peak learning rate when the trained model, as a preset, is fine-tuned on other data.
+    fine_tuning_learning_rate: float = 5e-4
     weight_decay: float = 0.0
     # The global norm to which gradients are clipped.
     clip_norm: float | None = 5.0
@@ -156,7 +158,8 @@ class TrainingConfig:
         require_at_least(self, 1, "patience", *self._numbers("validate_every"))
         require_at_least(self, 0, "short_first_epochs", "weight_decay", "seed", *self._numbers("warmup_steps"))
         require_at_least(self, 0, "doubly_stochastic", "coverage", "guided")
-        _require_positive(self, "max_batch_length", "learning_rate", "clip_norm", "checkpoint_minutes", "max_minutes")
+        _require_positive(self, "max_batch_length", "learning_rate", "fine_tuning_learning_rate", "clip_norm")
+        _require_positive(self, "checkpoint_minutes", "max_minutes")
         require_fraction(self, "label_smoothing", *([] if self.ema is None else self._numbers("ema")))
         require_between(self, 0, 1, "final_learning_rate")
         _require_choice(self, "schedule", "validate_unit")

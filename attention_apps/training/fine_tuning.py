@@ -14,8 +14,6 @@ from attention_apps.constants import UNKNOWN
 from attention_apps.data.batches import Batches
 from attention_apps.training.config import SelfCriticalConfig, TrainingConfig
 
-# The learning rate of a preset is that of its last polish, too low for another domain.
-LEARNING_RATE = 5e-4
 # The rule behind "auto"; `scale_to_data` explains it.
 MIN_EPOCHS, MAX_EPOCHS, EPOCHS_TIMES_ROOT = 3, 30, 300
 WARMUP_FRACTION = AVERAGED_FRACTION = 0.1
@@ -28,12 +26,13 @@ HELD_OUT_FRACTION, MAX_HELD_OUT, MIN_EXAMPLES_TO_SPLIT = 0.2, 500, 10
 def fine_tuning_defaults(config: TrainingConfig) -> TrainingConfig:
     """Return the training settings of a preset for new data.
 
-    What fits the model stays: batch size, regularization, metric. What fitted the data of the preset is dropped: the
-    learning rate, the length of the run, warm-up, averages, the rhythm of validation, and self-critical training.
+    What fits the model stays: batch size, regularization, metric. What fitted the data of the preset is dropped: its
+    learning rate, which is that of its last polish, the length of the run, warm-up, averages, the rhythm of validation,
+    and self-critical training.
     """
     return replace(
         config,
-        learning_rate=LEARNING_RATE,
+        learning_rate=config.fine_tuning_learning_rate,
         epochs="auto",
         warmup_steps="auto",
         ema="auto",

@@ -112,6 +112,7 @@ def test_a_preset_forgets_the_length_of_its_own_training_and_keeps_the_rest():
     trained = make_config(
         batch_size=7,
         learning_rate=0.25,
+        fine_tuning_learning_rate=0.125,
         metric="wer",
         max_minutes=3.0,
         patience=4,
@@ -119,7 +120,7 @@ def test_a_preset_forgets_the_length_of_its_own_training_and_keeps_the_rest():
     )
     config = fine_tuning_defaults(trained)
     assert {name: getattr(config, name) for name in AUTO} == AUTO
-    assert (config.batch_size, config.learning_rate, config.metric) == (7, 5e-4, "wer")
+    assert (config.batch_size, config.learning_rate, config.metric) == (7, 0.125, "wer")
     assert (config.max_minutes, config.patience) == (None, None)
     assert config.self_critical == SelfCriticalConfig(metric="cer")
     assert read_config(TrainingConfig, to_dict(config)) == config
