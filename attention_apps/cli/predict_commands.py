@@ -164,7 +164,7 @@ class CompressCommand(TextCommand):
         parser.add_argument("--max-words", type=int, metavar="N", help="the most words of a line")
         parser.add_argument("--min-words", type=int, metavar="N", help="the fewest words of a line")
         parser.add_argument(
-            "--sentences", type=int, metavar="N", help="read N passages of a text, and write a line for each"
+            "--sentences", type=int, metavar="N", help="write N lines, each from one sentence, from all over a text"
         )
         super().add_options(parser)
 
@@ -180,11 +180,11 @@ class CompressCommand(TextCommand):
         }
 
     def note(self, result: Any) -> str | None:
-        if result.was_read_whole:
+        if result.was_read_whole or len(result.lines) > 1:
             return super().note(result)
         read = sum(end - start for start, end in result.passages)
         total = len(result.source_tokens)
-        return f"{read:,} of {total:,} words and marks were read; --sentences N reads more passages"
+        return f"{read:,} of {total:,} words and marks were read; --sentences N reads from all over the text"
 
 
 class SummarizeCommand(CompressCommand):

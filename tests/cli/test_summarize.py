@@ -68,7 +68,7 @@ def test_a_line_for_each_sentence_asked_for(run):
 def test_what_was_not_read_of_a_long_text_is_told(run):
     _, lines, errors = run("long.txt")
     assert len(lines) == 1
-    assert "26 of 54 words and marks were read; --sentences N reads more" in errors
+    assert "26 of 54 words and marks were read; --sentences N reads from all over" in errors
     assert run("long.txt", "--quiet")[2] == ""
     (entry,) = (json.loads(line) for line in run("long.txt", "--json")[1])
     assert entry["read_whole"] is False

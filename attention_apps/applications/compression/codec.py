@@ -10,7 +10,7 @@ from attention_apps.applications.compression.compression import Compression
 from attention_apps.applications.compression.config import CompressionDecodingOptions, CompressorConfig
 from attention_apps.applications.outputs import calibrated, geometric_mean, token_probabilities
 from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
-from attention_apps.applications.summarization.codec import STATUS_NOTE, chosen_parts, mean_encoding, serve_text
+from attention_apps.applications.summarization.codec import STATUS_NOTE, serve_text
 from attention_apps.applications.summarization.config import SummaryOptions
 from attention_apps.applications.summarization.summary import SummaryLine
 from attention_apps.constants import UNKNOWN, VERY_NEGATIVE
@@ -88,14 +88,12 @@ class TagCodec(Codec):
             "tokens": tf.strings.regex_replace(tf.where(keep, written, ""), JOINER, ""),
             "kept": keep,
             "attention": tf.linalg.diag(tf.cast(keep, tf.float32)),
-            "encoding": mean_encoding(memory),
         }
 
     def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Compression:
         if not parts:
             return Compression.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
-        chosen = chosen_parts(parts, options.sentences)
-        lines = [SummaryLine.from_outputs(outputs, source.place, copied=True) for source, outputs in chosen]
+        lines = [SummaryLine.from_outputs(outputs, source.place, copied=True) for source, outputs in parts]
         separator = " " if options.sentences is None else "\n"
         threshold = self.config.confidence.threshold
         return Compression(lines, reading.shown.tokens, separator, threshold, source=reading.item)

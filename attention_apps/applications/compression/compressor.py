@@ -18,8 +18,8 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 class SentenceCompressor(Application):
     """Shortens each sentence of a text by deleting words. Kept words keep their spelling.
 
-    With `sentences=N`, only N sentences are kept, one per line: the first, and those whose encoding is most similar to
-    that of the whole text. A text of fewer than four words stays unchanged.
+    With `sentences=N`, the text is divided into N parts of about equal size, and only the first sentence of each is
+    kept, one per line. A text of fewer than four words stays unchanged.
 
     Example:
         compressor = SentenceCompressor.from_preset()

@@ -9,7 +9,8 @@ from attention_apps.applications.compression.config import CompressorConfig
 from attention_apps.applications.parts import RawInput, Reading, Tensors
 from attention_apps.applications.summarization.config import SummaryOptions
 from attention_apps.applications.summarization.reader import (
-    cut_into_passages,
+    cut_sentences,
+    lead_sentences,
     make_sources,
     pad,
     read_text,
@@ -29,9 +30,12 @@ class SentenceReader:
         self.max_length = config.max_source_length
 
     def read(self, item: Any, options: SummaryOptions) -> Reading:
-        tokens, sentences, shown = read_text(item, tokenize_sentence)
-        passages = cut_into_passages(sentences, self.max_length, count=max(len(tokens), 1))
-        return Reading(make_sources(tokens, passages[:1] if options.sentences == 1 else passages), item, shown)
+        text = read_text(item, tokenize_sentence)
+        if options.sentences is None:
+            passages = cut_sentences(text.sentences, self.max_length)
+        else:
+            passages = lead_sentences(text, self.max_length, options.sentences)
+        return Reading(make_sources(text.tokens, passages), item, text.shown)
 
     def in_graph(self, text: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Reads all sentences of all texts. The context says which text each sentence belongs to."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.outputs import (
@@ -13,9 +12,9 @@ from attention_apps.applications.outputs import (
     geometric_mean,
     token_probabilities,
 )
-from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Source, Tensors
+from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
 from attention_apps.applications.summarization.config import SummarizerConfig, SummaryDecodingOptions, SummaryOptions
-from attention_apps.applications.summarization.reader import BLANK, CUT, OK, SHORT, TOO_LONG, choose_passages
+from attention_apps.applications.summarization.reader import BLANK, CUT, OK, SHORT, TOO_LONG
 from attention_apps.applications.summarization.summary import Summary, SummaryLine
 from attention_apps.constants import END, SPECIAL_TOKENS, UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding import DecodingResult
@@ -105,14 +104,12 @@ class SummaryCodec(Codec):
             "copied": copied,
             "attention": tf.where((words != "")[..., tf.newaxis], attention, 0.0),
             "source_tokens": tf.strings.regex_replace(source["tokens"], JOINER, ""),
-            "encoding": mean_encoding(memory),
         }
 
     def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Summary:
         if not parts:
             return Summary.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
-        chosen = chosen_parts(parts, options.sentences)
-        lines = [SummaryLine.from_outputs(outputs, source.place) for source, outputs in chosen]
+        lines = [SummaryLine.from_outputs(outputs, source.place) for source, outputs in parts]
         threshold = self.config.confidence.threshold
         return Summary(lines, reading.shown.tokens, threshold=threshold, source=reading.item)
 
@@ -125,25 +122,8 @@ class SummaryCodec(Codec):
         return serve_text(outputs, context)
 
 
-def chosen_parts(parts: list[tuple[Source, Any]], count: int | None) -> list[tuple[Source, Any]]:
-    """Return the `count` passages that are most similar to the whole text, in their order."""
-    if count is None or len(parts) <= count:
-        return parts
-    if count == 1:
-        return parts[:1]
-    encodings = np.stack([outputs["encoding"] for _, outputs in parts])
-    return [parts[place] for place in choose_passages(encodings, count)]
-
-
-def mean_encoding(memory: Tensors) -> tf.Tensor:
-    """Return the mean of the encoder's states over the source, `(batch, dim)`."""
-    real = tf.cast(memory["mask"], tf.float32)[..., tf.newaxis]
-    return tf.reduce_sum(tf.cast(memory["values"], tf.float32) * real, 1) / tf.maximum(tf.reduce_sum(real, 1), 1.0)
-
-
 def serve_text(outputs: Tensors, context: Tensors) -> Tensors:
     """Graph code: return the outputs of an exported model. A short text is its own summary, a blank one has none."""
-    outputs = {name: tensor for name, tensor in outputs.items() if name != "encoding"}
     status, source_tokens = context["status"], outputs["source_tokens"]
     is_answered = (status == OK) | (status == CUT)
     is_short = status == SHORT

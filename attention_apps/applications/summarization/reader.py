@@ -39,10 +39,9 @@ class TextShown:
 
 
 class TextReader:
-    """Reads strings or UTF-8 bytes. A text that is too long for the model is cut at sentence boundaries.
+    """Reads strings or UTF-8 bytes. Of a text that is too long for the model, the first sentences that fit are read.
 
-    Without `sentences`, only the first passage is read. With it, all passages are read and the codec chooses among
-    them.
+    With `sentences=N`, N sentences from all over the text are read, each on its own; see `lead_sentences`.
 
     Args:
         tokenize: graph code that converts strings to tokens.
@@ -56,10 +55,12 @@ class TextReader:
         self.tokenize = tokenize
 
     def read(self, item: Any, options: SummaryOptions) -> Reading:
-        tokens, sentences, shown = read_text(item, self.tokenize)
-        count = options.sentences or 1
-        passages = cut_into_passages(sentences, self.max_length, count)
-        return Reading(make_sources(tokens, passages[:1] if count == 1 else passages), item, shown)
+        text = read_text(item, self.tokenize)
+        if options.sentences is None or options.sentences == 1:
+            passages = first_passage(text.sentences, self.max_length)
+        else:
+            passages = lead_sentences(text, self.max_length, options.sentences)
+        return Reading(make_sources(text.tokens, passages), item, text.shown)
 
     def in_graph(self, text: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Read the first passage of each text."""
@@ -75,30 +76,50 @@ class TextReader:
         return text_input(self.in_graph)
 
 
-def read_text(item: Any, tokenize: Tokenize) -> tuple[list[bytes], list[Span], TextShown]:
-    """Return the tokens of a text, its sentences, and the text for display.
+@dataclass(frozen=True, eq=False)
+class ReadText:
+    """The tokens of a text, its sentences, the paragraph of each sentence, and the text for display.
 
     A text too short to summarize has no sentences.
     """
+
+    tokens: list[bytes]
+    sentences: list[Span]
+    paragraphs: list[int]
+    shown: TextShown
+
+
+def read_text(item: Any, tokenize: Tokenize) -> ReadText:
+    """Split a text into tokens and sentences."""
     if not isinstance(item, str | bytes):
         raise TypeError(f"A text must be a string or bytes. Received: {type(item).__name__}")
-    tokens = tokenize([item])
+    raw = item.encode("utf-8", "surrogatepass") if isinstance(item, str) else item
+    tokens = tokenize(split_paragraphs(tf.constant([raw])).flat_values)
     flat = tokens.flat_values.numpy().tolist()
-    is_long = int(count_words(tokens)[0]) >= MIN_WORDS
+    is_long = int(tf.reduce_sum(count_words(tokens))) >= MIN_WORDS
     sentences = sentence_spans(sentence_starts(tokens).flat_values.numpy()) if is_long else []
+    paragraphs = tokens.value_rowids().numpy()[[start for start, _ in sentences]].tolist() if sentences else []
     shown = TextShown(normalize([item])[0].numpy().decode(), [plain_token(token) for token in flat])
-    return flat, sentences, shown
+    return ReadText(flat, sentences, paragraphs, shown)
 
 
 def read_text_in_graph(texts: tf.Tensor, tokenize: Tokenize) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Tensors]:
     """Return the tokens of texts, the starts of their sentences, and the context of an exported model."""
     is_too_long = tf.strings.length(texts) > MAX_TEXT_BYTES
     texts = tf.where(is_too_long, "", texts)
-    tokens = tokenize(texts)
+    paragraphs = split_paragraphs(texts)
+    tokens = tokenize(paragraphs.flat_values)
+    starts = paragraphs.with_values(sentence_starts(tokens)).merge_dims(1, 2)
+    tokens = paragraphs.with_values(tokens).merge_dims(1, 2)
     is_blank, is_short = tokens.row_lengths() == 0, count_words(tokens) < MIN_WORDS
     status = tf.where(is_blank, BLANK, tf.where(is_short, SHORT, OK))
     context = {"status": tf.where(is_too_long, TOO_LONG, status), "plain": normalize(texts)}
-    return tokens, sentence_starts(tokens), context
+    return tokens, starts, context
+
+
+def split_paragraphs(texts: tf.Tensor) -> tf.RaggedTensor:
+    """Graph code: split texts `(batch,)` at blank lines. A sentence ends with its paragraph."""
+    return tf.strings.split(tf.strings.regex_replace(texts, r"\n\s*\n", "\n\n"), "\n\n")
 
 
 def sentence_spans(starts: Sequence[bool]) -> list[Span]:
@@ -107,36 +128,31 @@ def sentence_spans(starts: Sequence[bool]) -> list[Span]:
     return list(itertools.pairwise(places))
 
 
-def cut_into_passages(sentences: Sequence[Span], max_length: int, count: int = 1) -> list[Span]:
-    """Cut a text into passages of whole sentences of at most `max_length` tokens, `count` of them if possible.
-
-    A sentence longer than `max_length` is split.
-    """
-    total = sentences[-1][1] if sentences else 0
-    limit = min(max_length, -(-total // max(count, 1)))
-    passages: list[Span] = []
-    pieces = (
+def cut_sentences(sentences: Sequence[Span], max_length: int) -> list[Span]:
+    """Split sentences that are longer than `max_length` tokens."""
+    return [
         (place, min(place + max_length, end)) for start, end in sentences for place in range(start, end, max_length)
-    )
-    for start, end in pieces:
-        if passages and end - passages[-1][0] <= limit:
-            passages[-1] = (passages[-1][0], end)
-        else:
-            passages.append((start, end))
-    return passages
+    ]
 
 
-def choose_passages(features: np.ndarray, count: int) -> list[int]:
-    """Choose the first passage, which matters most in news, and those most similar to the whole text, in their order.
+def first_passage(sentences: Sequence[Span], max_length: int) -> list[Span]:
+    """Return the passage of the first sentences that fit into `max_length` tokens. A longer first one is truncated."""
+    pieces = cut_sentences(sentences, max_length)
+    return [(0, max(end for _, end in pieces if end <= max_length))] if pieces else []
 
-    Args:
-        features: `(passages, dim)`, a vector per passage.
+
+def lead_sentences(text: ReadText, max_length: int, count: int) -> list[Span]:
+    """Choose up to `count` sentences that cover a text: the first of each of `count` parts of about equal size.
+
+    The parts consist of whole paragraphs if there are enough of them. Sentences of few words are passed over. Longer
+    sentences than `max_length` tokens are truncated.
     """
-    whole = features.mean(axis=0)
-    norms = np.linalg.norm(features, axis=1) * np.linalg.norm(whole)
-    likeness = features @ whole / np.maximum(norms, 1e-9)
-    likeness[0] = np.inf
-    return sorted(np.argsort(-likeness, kind="stable")[:count].tolist())
+    long = [place for place, (start, end) in enumerate(text.sentences) if end - start > MIN_WORDS]
+    _, leads = np.unique(np.array(text.paragraphs)[long], return_index=True)
+    units = np.array(long)[leads] if len(leads) >= count else np.array(long, int)
+    parts = np.array_split(units, min(count, len(units))) if len(units) else []
+    chosen = [text.sentences[part[0]] for part in parts] or text.sentences[:1]
+    return [(start, min(end, start + max_length)) for start, end in chosen]
 
 
 def make_sources(tokens: Sequence[bytes], passages: Sequence[Span]) -> list[Source]:

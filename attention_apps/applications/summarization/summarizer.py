@@ -18,10 +18,10 @@ from attention_apps.preprocessing.vocabulary import Vocabulary
 class TextSummarizer(Application):
     """Summarizes a text in one line, and shows which words it read for each word it wrote.
 
-    A text longer than `max_source_length` tokens is cut into passages at sentence boundaries, and the first passage is
-    summarized. With `sentences=N`, N passages are summarized, one per line, in their order: the first, and those whose
-    encoding is most similar to that of the whole text. `Summary.passages` lists the passages. A text of fewer than four
-    words is its own summary, and a blank text has none.
+    Of a text longer than `max_source_length` tokens, the first sentences that fit are summarized. With `sentences=N`,
+    the text is divided into N parts of about equal size, and the first sentence of each is summarized on its own, one
+    per line, so that no line joins the facts of two sentences. `Summary.passages` lists what was read. A text of fewer
+    than four words is its own summary, and a blank text has none.
 
     Example:
         summarizer = TextSummarizer.from_preset()

@@ -1,12 +1,10 @@
-from types import SimpleNamespace
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
 
-from attention_apps.applications.summarization.codec import chosen_parts, word_limit
+from attention_apps.applications.summarization.codec import word_limit
 from attention_apps.applications.summarization.config import SummaryDecodingOptions, SummaryOptions
 from attention_apps.constants import UNKNOWN
 from attention_apps.decoding import DecodingOptions, beam_search
@@ -129,14 +127,6 @@ def test_the_words_are_counted_only_if_there_is_a_limit(summarizer):
     memory = {"source_ids": tf.constant([[4, 5]])}
     assert summarizer.codec.scorers(memory, SummaryDecodingOptions()) == ()
     assert len(summarizer.codec.scorers(memory, SummaryDecodingOptions(max_words=3))) == 1
-
-
-def test_passages_are_chosen_by_their_encoding():
-    vectors = [[0.0, 1.0], [1.0, 0.1], [-1.0, 0.0], [1.0, 0.2]]
-    parts = [(SimpleNamespace(place=place), {"encoding": np.array(vector)}) for place, vector in enumerate(vectors)]
-    assert chosen_parts(parts, None) == chosen_parts(parts, 4) == parts
-    assert [source.place for source, _ in chosen_parts(parts, 1)] == [0]
-    assert [source.place for source, _ in chosen_parts(parts, 2)] == [0, 3]
 
 
 VOCABULARY = Vocabulary(["dog", "￭.", "￭-￭", "'￭", "cat"])

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -6,10 +5,13 @@ from attention_apps.applications.summarization.config import SummarizerConfig, S
 from attention_apps.applications.summarization.reader import (
     MAX_TEXT_BYTES,
     TextReader,
-    choose_passages,
-    cut_into_passages,
+    cut_sentences,
+    first_passage,
+    lead_sentences,
+    read_text,
     sentence_spans,
 )
+from attention_apps.preprocessing.text import tokenize
 from tests.applications.summarizers import LONG_TEXT, TEXT
 
 READER = TextReader(SummarizerConfig(max_source_length=30))
@@ -34,12 +36,12 @@ def test_the_first_passage_of_a_long_text_is_read(sentences):
     assert source.place == (0, 26)
 
 
-def test_all_passages_are_read_to_choose_from():
-    sources = READER.read(LONG_TEXT, SummaryOptions(3)).sources
-    assert len(sources) >= 3
-    places = [source.place for source in sources]
-    assert all(end - start <= 30 for start, end in places)
-    assert [end for _, end in places[:-1]] == [start for start, _ in places[1:]]
+def test_each_sentence_asked_for_is_read_on_its_own():
+    reading = READER.read(LONG_TEXT, SummaryOptions(3))
+    for source in reading.sources:
+        tokens = tokens_of(source)
+        assert tokens.count("￭.") == 1
+        assert tokens[-1] == "￭."
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b", "Word", "!!! ...", "'" * 1000])
@@ -59,12 +61,18 @@ def test_what_is_not_a_text_is_rejected(item):
 
 
 def test_the_graph_reads_the_same_first_passage():
-    texts = [TEXT, LONG_TEXT, "Bob sees Paris by night.", "word " * 70]
+    texts = [
+        TEXT,
+        LONG_TEXT,
+        "Bob sees Paris by night.",
+        "word " * 70,
+        "A title\n \n" + "Word " * 27 + "two.\n\nMore. " * 9,
+    ]
     source, context = READER.in_graph(tf.constant(texts))
     for row, text in zip(source["tokens"].numpy(), texts, strict=True):
         (expected,) = READER.read(text, SummaryOptions()).sources
         assert [token.decode() for token in row if token] == tokens_of(expected)
-    assert context["status"].numpy().tolist() == [b"ok", b"cut", b"ok", b"cut"]
+    assert context["status"].numpy().tolist() == [b"ok", b"cut", b"ok", b"cut", b"cut"]
 
 
 def test_the_graph_says_what_became_of_a_text():
@@ -90,34 +98,51 @@ def test_sentences_go_from_one_beginning_to_the_next():
     assert sentence_spans([]) == []
 
 
-def test_a_short_text_is_one_passage():
-    assert cut_into_passages([(0, 3), (3, 6)], 100) == [(0, 6)]
-    assert cut_into_passages([], 100) == cut_into_passages([], 100, count=0) == []
-
-
-def test_passages_are_whole_sentences_within_the_limit():
-    assert cut_into_passages(FOUR_EACH, 11) == [(0, 8), (8, 16), (16, 24), (24, 32), (32, 36)]
+def test_the_first_passage_has_the_whole_sentences_that_fit():
+    assert first_passage([(0, 3), (3, 6)], 100) == [(0, 6)]
+    assert first_passage(FOUR_EACH, 11) == [(0, 8)]
+    assert first_passage([(0, 25), (25, 27)], 10) == [(0, 10)]
+    assert first_passage([], 100) == []
 
 
 def test_a_sentence_beyond_the_limit_is_cut():
-    assert cut_into_passages([(0, 25)], 10) == [(0, 10), (10, 20), (20, 25)]
+    assert cut_sentences([(0, 25), (25, 27)], 10) == [(0, 10), (10, 20), (20, 25), (25, 27)]
 
 
-def test_as_many_passages_as_are_asked_for_if_there_are_sentences():
-    assert len(cut_into_passages(FOUR_EACH, 100, count=3)) == 3
-    assert len(cut_into_passages([(0, 3)], 100, count=3)) == 1
+def chosen(text, count, max_length=100):
+    read = read_text(text, tokenize)
+    return [" ".join(read.shown.tokens[start:end]) for start, end in lead_sentences(read, max_length, count)]
 
 
-def test_no_more_than_the_limit_is_read_at_once_however_few_passages_are_asked_for():
-    assert all(end - start <= 8 for start, end in cut_into_passages(FOUR_EACH, 8, count=2))
+def paragraph(name, count):
+    return " ".join(f"Sentence {number} of {name} is here." for number in range(count))
 
 
-def test_the_first_and_the_most_typical_passages_are_chosen_in_their_order():
-    features = np.array([[0.0, 1.0], [1.0, 0.1], [-1.0, 0.0], [1.0, 0.2]])
-    assert choose_passages(features, 1) == [0]
-    assert choose_passages(features, 2) == [0, 3]
-    assert choose_passages(features, 3) == [0, 1, 3]
+def test_one_sentence_is_chosen_from_each_part_of_a_text():
+    text = paragraph("one", 6)
+    assert chosen(text, 2) == ["Sentence 0 of one is here .", "Sentence 3 of one is here ."]
+    assert len(chosen(text, 6)) == len(chosen(text, 9)) == 6
 
 
-def test_passages_of_zeros_do_no_harm():
-    assert choose_passages(np.zeros((3, 2)), 2) == [0, 1]
+def test_parts_are_whole_paragraphs_if_there_are_enough():
+    text = "\n\n".join([paragraph("one", 9), paragraph("two", 1), paragraph("three", 1), paragraph("four", 5)])
+    assert chosen(text, 2) == ["Sentence 0 of one is here .", "Sentence 0 of three is here ."]
+    assert [line.split()[3] for line in chosen(text, 4)] == ["one", "two", "three", "four"]
+    assert len(chosen(text, 5)) == 5
+
+
+def test_sentences_of_few_words_are_passed_over_unless_there_is_nothing_else():
+    assert chosen("Yes. " + paragraph("one", 1) + "\n\nNo!\n\n" + paragraph("two", 1), 2) == [
+        "Sentence 0 of one is here .",
+        "Sentence 0 of two is here .",
+    ]
+    assert chosen("One two. Three four. Five.", 2) == ["One two ."]
+
+
+def test_a_long_sentence_that_is_chosen_is_truncated():
+    assert chosen("word " * 70, 2, max_length=10) == [" ".join(["word"] * 10)]
+
+
+def test_a_sentence_ends_with_its_paragraph():
+    read = read_text("A title without a stop\r\n \t\nand the text.", tokenize)
+    assert (read.sentences, read.paragraphs) == ([(0, 5), (5, 9)], [0, 1])
