@@ -3,6 +3,7 @@ from .audio_augmentation import change_speed
 from .image import read_image
 from .log_mel import LogMelOptions
 from .pauses import FRAME_SECONDS, loud_frames
+from .sentences import sentence_starts
 from .text import detokenize, tokenize
 from .vocabulary import Vocabulary
 
@@ -16,5 +17,6 @@ __all__ = [
     "loud_frames",
     "read_audio",
     "read_image",
+    "sentence_starts",
     "tokenize",
 ]

@@ -93,7 +93,11 @@ class TagCodec(Codec):
     def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Compression:
         if not parts:
             return Compression.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
-        lines = [SummaryLine.from_outputs(outputs, source.place, copied=True) for source, outputs in parts]
+        lines = [
+            SummaryLine.from_outputs(outputs, source.place, copied=True)
+            for source, outputs in parts
+            if outputs is not None
+        ]
         separator = " " if options.sentences is None else "\n"
         threshold = self.config.confidence.threshold
         return Compression(lines, reading.shown.tokens, separator, threshold, source=reading.item)

@@ -109,7 +109,7 @@ class SummaryCodec(Codec):
     def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Summary:
         if not parts:
             return Summary.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
-        lines = [SummaryLine.from_outputs(outputs, source.place) for source, outputs in parts]
+        lines = [SummaryLine.from_outputs(outputs, source.place) for source, outputs in parts if outputs is not None]
         threshold = self.config.confidence.threshold
         return Summary(lines, reading.shown.tokens, threshold=threshold, source=reading.item)
 
