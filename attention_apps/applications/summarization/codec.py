@@ -30,6 +30,8 @@ from attention_apps.preprocessing.word_forms import (
     unknown_class_ids,
 )
 
+# How many words after a word of the source do not count as a jump.
+_JUMP_REACH = 2
 STATUS_NOTE = ", ".join(f"`{status}`" for status in (OK, CUT, SHORT, BLANK, TOO_LONG))
 
 
@@ -77,9 +79,12 @@ class SummaryCodec(Codec):
         return replace(options, banned_tokens=tuple(banned))
 
     def scorers(self, memory: Tensors, options: SummaryDecodingOptions) -> Sequence[Any]:
-        if not options.min_words and options.max_words is None:
-            return ()
-        return (word_limit(self.vocabulary, memory["source_ids"], options.min_words, options.max_words),)
+        source_ids, scorers = memory["source_ids"], []
+        if options.min_words or options.max_words is not None:
+            scorers.append(word_limit(self.vocabulary, source_ids, options.min_words, options.max_words))
+        if options.jump_penalty:
+            scorers.append(jump_scorer(len(self.vocabulary), source_ids, options.jump_penalty))
+        return scorers
 
     def words(self, token_ids: tf.Tensor, source: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
         """Graph code: return the tokens of hypotheses `(batch, num_best, target)`, and which of them are copied."""
@@ -166,3 +171,27 @@ def word_limit(
 
     state = {"words": tf.zeros([batch], tf.int32), "joined": tf.zeros([batch], tf.bool)}
     return Scorer(call, state, upper_bound=0.0)
+
+
+def jump_scorer(vocabulary_size: int, source_ids: tf.Tensor, penalty: float) -> Scorer:
+    """Return a scorer that penalizes jumps: see `SummaryDecodingOptions`.
+
+    Args:
+        source_ids: `(batch, source)`, ids of the extended vocabulary.
+    """
+
+    def call(token: tf.Tensor, state: Mapping[str, Any]) -> tuple[tf.Tensor, Mapping[str, Any]]:
+        ids = state["source_ids"]
+        rows, length = tf.unstack(tf.shape(ids))
+        is_last = ids == token[:, tf.newaxis]
+        padded = tf.pad(is_last, [[0, 0], [_JUMP_REACH, 0]])
+        is_near = tf.reduce_any([padded[:, place : place + length] for place in range(_JUMP_REACH)], axis=0)
+        places = tf.stack([tf.broadcast_to(tf.range(rows)[:, tf.newaxis], tf.shape(ids)), ids], axis=-1)
+        # A word that is both near and far in the source is near.
+        nothing = tf.zeros([rows, vocabulary_size + length])
+        occurs = tf.tensor_scatter_nd_max(nothing, places, tf.ones(tf.shape(ids)))
+        near = tf.tensor_scatter_nd_max(nothing, places, tf.cast(is_near, tf.float32))
+        was_read = tf.reduce_any(is_last, axis=1, keepdims=True)
+        return tf.where(was_read, near - occurs, 0.0), state
+
+    return Scorer(call, {"source_ids": source_ids}, penalty, upper_bound=0.0)

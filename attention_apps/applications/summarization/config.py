@@ -42,7 +42,13 @@ class TextEncoderConfig:
 
 @dataclass(frozen=True)
 class SummaryDecodingOptions(DecodingOptions):
-    """`DecodingOptions` with limits on the number of words, counted between spaces."""
+    """`DecodingOptions` with limits on the number of words, counted between spaces, and a penalty for jumps.
+
+    Args:
+        jump_penalty: subtracted from the log-probability of a word of the source that follows another one in the
+            summary, but not within two words in the source. It makes a model that copies less likely to join the
+            halves of two statements.
+    """
 
     beam_size: int = 4
     max_length: int = 22
@@ -51,10 +57,12 @@ class SummaryDecodingOptions(DecodingOptions):
     no_repeat_ngram_size: int = 3
     min_words: int = 0
     max_words: int | None = None
+    jump_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_word_limits(self)
+        require_between(self, 0, 100, "jump_penalty")
 
 
 def require_word_limits(options: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from attention_apps.applications.summarization.codec import word_limit
+from attention_apps.applications.summarization.codec import jump_scorer, word_limit
 from attention_apps.applications.summarization.config import SummaryDecodingOptions, SummaryOptions
 from attention_apps.constants import UNKNOWN
 from attention_apps.decoding import DecodingOptions, beam_search
@@ -125,7 +125,7 @@ def test_no_token_is_written_that_stands_for_other_words(summarizer):
 
 def test_the_words_are_counted_only_if_there_is_a_limit(summarizer):
     memory = {"source_ids": tf.constant([[4, 5]])}
-    assert summarizer.codec.scorers(memory, SummaryDecodingOptions()) == ()
+    assert summarizer.codec.scorers(memory, SummaryDecodingOptions()) == []
     assert len(summarizer.codec.scorers(memory, SummaryDecodingOptions(max_words=3))) == 1
 
 
@@ -171,3 +171,22 @@ def test_no_word_begins_beyond_the_most(preferences, most, expected):
 def test_the_end_waits_for_the_fewest_words():
     assert write(["<end>"]) == ""
     assert len(write([], min_words=2).split()) >= 2
+
+
+def test_a_jump_in_the_source_is_penalized():
+    # The source: 4 5 6 7 5 8, where 8 is an out-of-vocabulary word of a vocabulary of 8.
+    scorer = jump_scorer(8, tf.constant([[4, 5, 6, 7, 5, 8], [4, 4, 4, 4, 4, 4]]), 0.7)
+    scores, state = scorer.call(tf.constant([4, 1]), scorer.state)
+    assert scores.shape == (2, 14)
+    # After 4 come 5 and 6; 7 and 8 are further away, 4 would be again. Words that are not in the source are free.
+    assert scores[0].numpy().tolist() == [0, 0, 0, 0, -1, 0, 0, -1, -1, 0, 0, 0, 0, 0]
+    assert not scores[1].numpy().any()  # nothing was read before the first word
+    scores, _ = scorer.call(tf.constant([5, 4]), state)  # 5 occurs twice
+    assert scores[0].numpy().tolist() == [0, 0, 0, 0, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert not scores[1].numpy().any()
+    assert (scorer.weight, scorer.upper_bound) == (0.7, 0.0)
+
+
+def test_the_penalty_changes_what_is_written_live_and_in_a_graph(summarizer):
+    texts = {penalty: summarizer.summarize(TEXT, jump_penalty=penalty).text for penalty in (0.0, 50.0)}
+    assert texts[0.0] != texts[50.0]
