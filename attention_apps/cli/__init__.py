@@ -37,7 +37,7 @@ _EPILOG = """examples:
   attention-apps caption photo.jpg --html pages
   attention-apps transcribe call.wav --timestamps
   attention-apps summarize article.txt --max-words 15
-  attention-apps translate letter.txt
+  attention-apps translate descriptions.txt
   attention-apps check-data image_captioning --data photos.csv
   attention-apps train image_captioning --data photos.csv --validation held_out.csv --output runs/mine
   attention-apps evaluate runs/mine/preset held_out.csv

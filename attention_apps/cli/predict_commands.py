@@ -138,8 +138,8 @@ class TranslateCommand(TextCommand):
 
     task = "machine_translation"
     examples = (
-        "attention-apps translate letter.txt",
-        "attention-apps translate letter.txt --html pages --plot pictures",
+        "attention-apps translate descriptions.txt",
+        "attention-apps translate descriptions.txt --html pages --plot pictures",
         "attention-apps translate --text 'Two dogs are playing in the snow.'",
         "attention-apps translate --lines sentences.txt > translations.jsonl",
         "attention-apps translate - < letter.txt",
