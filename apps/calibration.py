@@ -35,7 +35,7 @@ def fit(raw: Sequence[float], right: Sequence[bool], steps: int = 50) -> tuple[f
     """Return slope and offset by logistic regression (Newton's method), with a little regularization."""
     features = np.stack([logit(raw), np.ones(len(raw))], axis=1)
     labels = np.asarray(right, float)
-    weights = np.array([1.0, 0.0])
+    weights = np.zeros(2)  # from elsewhere Newton's method may diverge
     for _ in range(steps):
         predicted = sigmoid(features @ weights)
         gradient = features.T @ (predicted - labels) + 1e-3 * weights

@@ -77,7 +77,12 @@ class Recipe:
             "--set", action="append", default=[], metavar="KEY=VALUE", help="overrides the configuration"
         )
         parser.add_argument(
-            "--foreign", type=Path, help="a folder of files, or a file of texts, on which the model should be unsure"
+            "--foreign",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="PATH",
+            help="a folder of files, or a file of texts, on which the model should be unsure; may be repeated",
         )
         parser.add_argument("--card", type=Path, default=self.folder / "README.md", help="the card, for export")
         parser.add_argument("--bits", type=int, default=8, choices=(8, 16, 32), help="of a weight, for export")
@@ -159,11 +164,10 @@ class Recipe:
         }
         settings = [f"confidence.slope={slope}", f"confidence.offset={offset}", f"confidence.threshold={threshold}"]
         application = _with_settings(application, settings)
-        if options.foreign is not None:
-            path = options.foreign
+        for path in options.foreign:
             items = sorted(path.iterdir()) if path.is_dir() else path.read_text(encoding="utf-8").splitlines()
             foreign = list(application.run(items))
-            scores["foreign_unsure"] = sum(result.unsure for result in foreign) / len(foreign)
+            scores[f"{path.stem}_unsure"] = sum(result.unsure for result in foreign) / len(foreign)
         print(json.dumps({name: round(score, 4) for name, score in scores.items()}))
         fitting.draw_reliability(confidence[1::2], right[1::2], options.output / "reliability.png")
         application.save(options.output / "model")

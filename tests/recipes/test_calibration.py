@@ -21,6 +21,13 @@ def test_the_fit_finds_what_made_the_answers(slope, offset):
     assert calibration.expected_calibration_error(calibration.apply(raw, *found), right) < 0.03
 
 
+def test_confidences_close_to_1_are_fitted():
+    random = np.random.default_rng(0)
+    raw = random.uniform(0.9, 0.999, 2000)
+    slope, offset = calibration.fit(raw, random.uniform(size=2000) < 0.5)
+    assert calibration.apply(raw, slope, offset).mean() == pytest.approx(0.5, abs=0.05)
+
+
 def test_confidence_that_is_too_high_has_an_error():
     raw, right = made_up_answers(1.0, -2.0)
     assert calibration.expected_calibration_error(raw, right) > 0.2
