@@ -1,7 +1,8 @@
 """Durable writes, folder locks, and the files of a folder.
 
-Presets, checkpoints, logs, caches and exports are written through this module only. A test makes every single write,
-rename and fsync fail in turn and checks that the old or the new state is complete.
+Presets, checkpoints, logs and caches are written through this module only. The weights of an export are written by
+TensorFlow, then synced and renamed here. A test makes every single write, rename and fsync fail in turn and checks that
+the old or the new state is complete.
 """
 
 import ctypes
@@ -179,6 +180,12 @@ def _named(path: str | os.PathLike) -> Iterator[None]:
     except OSError as error:
         error.filename = error.filename or os.fspath(path)
         raise
+
+
+def folder_files(folder: str, suffixes: Sequence[str]) -> list[str]:
+    """Return `walk_files` of a local folder, without pipes and devices: they may have no end."""
+    found = walk_files(os.walk(folder), suffixes)
+    return [file for file in found if os.path.isfile(file) or not os.path.exists(file)]
 
 
 def walk_files(walk: Iterable[tuple[str, list[str], list[str]]], suffixes: Sequence[str]) -> list[str]:

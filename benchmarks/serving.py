@@ -45,6 +45,8 @@ INPUTS = {
     "image_captioning": ("image_bytes", "caption"),
     "speech_recognition": ("audio_bytes", "transcribe"),
     "text_summarization": ("text", "summarize"),
+    "sentence_compression": ("text", "compress"),
+    "machine_translation": ("text", "translate"),
 }
 
 
@@ -184,7 +186,8 @@ def load(port: int, path: str, bodies: list[bytes], clients: int, seconds: float
         sys.exit(f"Some requests got neither an answer nor a 503: {dict(statuses)}")
     return {
         f"answers/s, {clients} clients": statuses[200] / elapsed,
-        f"503/s, {clients} clients": statuses[503] / elapsed,
+        f"answered %, {clients} clients": 100 * statuses[200] / len(answers),
+        f"503 %, {clients} clients": 100 * statuses[503] / len(answers),
         f"median ms, {clients} clients": 1e3 * statistics.median(latencies),
         f"95 % ms, {clients} clients": 1e3 * latencies[int(0.95 * len(latencies))],
     }
@@ -204,22 +207,22 @@ def ask_repeatedly(port: int, path: str, bodies: list[bytes], end: float) -> lis
 
 
 def watch_mixed_load(process: int, port: int, path: str, bodies: list[bytes], minutes: float) -> dict[str, float]:
-    """Returns how the server's memory changes from the first tenth of a mixed load to its last."""
+    """Returns how the server's memory changes from the second tenth of a mixed load to its last."""
     end, memory = time.monotonic() + 60 * minutes, []
     damaged = [body[: len(body) // 2] for body in bodies] + [b"{}", b'{"instances": [{"b64": "AAAA"}]}']
     with ThreadPoolExecutor(8) as pool:
-        for _ in range(3):
-            pool.submit(ask_repeatedly, port, path, bodies, end)
-        pool.submit(ask_repeatedly, port, path, damaged, end)
+        asking = [pool.submit(ask_repeatedly, port, path, sent, end) for sent in (bodies, bodies, bodies, damaged)]
         pool.submit(repeat_until, end, lambda: connect_and_leave(port, path, b" " * (8 << 20), 0.0))
         pool.submit(repeat_until, end, lambda: connect_and_leave(port, path, b"", 1.0))
         while time.monotonic() < end:
             memory.append(resident_megabytes(process))
             time.sleep(min(1.0, 0.6 * minutes))
+        requests = sum(len(future.result()) for future in asking)
     tenth = max(len(memory) // 10, 1)
     first, last = statistics.mean(memory[tenth : 2 * tenth]), statistics.mean(memory[-tenth:])
     return {
         "mixed load minutes": minutes,
+        "mixed load requests": requests,
         "server megabytes": first,
         "server megabytes at the end": last,
         "server growth percent": 100 * (last - first) / first,

@@ -122,3 +122,10 @@ def test_visible_files_with_these_endings_are_found_in_the_order_of_their_names(
         (tmp_path / name).touch()
     found = files.walk_files(os.walk(tmp_path), (".jpg",))
     assert [os.path.relpath(path, tmp_path) for path in found] == ["a.jpg", "b.JPG", os.path.join("in", "e.jpg")]
+
+
+def test_a_folder_has_no_pipes_and_a_broken_link_stays_to_be_reported(tmp_path):
+    os.mkfifo(tmp_path / "a.jpg")
+    (tmp_path / "b.jpg").symlink_to("nowhere")
+    (tmp_path / "c.jpg").touch()
+    assert files.folder_files(str(tmp_path), (".jpg",)) == [str(tmp_path / name) for name in ("b.jpg", "c.jpg")]

@@ -24,6 +24,7 @@ from attention_apps.decoding import DecodingOptions
 from attention_apps.metrics import MetricResult
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.serving import DEFAULT_SIGNATURE, TEXT_SIGNATURE, Signature, export_saved_model, text_only
+from attention_apps.serving.batcher import require_process
 from attention_apps.training.config import read_config, to_dict
 from attention_apps.training.fine_tuning import (
     assign_weights,
@@ -73,6 +74,7 @@ class Application:
     def __init__(self, config: Any, vocabulary: Vocabulary | None, parts: Parts):
         self.config = self.config_class() if config is None else config
         self.parts = parts
+        self._process = os.getpid()
         self.reader = parts.reader(self.config)
         self._pipelines: dict[DecodingOptions, Pipeline] = {}
         self.vocabulary: Vocabulary | None = None
@@ -510,5 +512,6 @@ class Application:
         return {**signatures, TEXT_SIGNATURE: text_only(signatures[DEFAULT_SIGNATURE])}
 
     def _check_trained(self):
+        require_process(self._process, f"This {type(self).__name__}")
         if self.model is None:
             raise ValueError(f"This {type(self).__name__} has no model yet: call `fit`, or start with `from_preset`.")

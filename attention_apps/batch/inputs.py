@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from attention_apps.data.manifest import LineReader, Problem, read_records
-from attention_apps.files import walk_files
+from attention_apps.files import folder_files, walk_files
 
 Format = Literal["file", "lines", "manifest", "parquet"]
 _MANIFESTS = (".csv", ".tsv", ".jsonl")
@@ -134,7 +134,7 @@ def find_files(name: str, suffixes: Sequence[str]) -> list[str]:
     name = local_name(name)
     if is_local(name):
         if os.path.isdir(name):
-            return walk_files(os.walk(name), suffixes) or [name]
+            return folder_files(name, suffixes) or [name]
         found = [] if os.path.exists(name) or not glob.has_magic(name) else sorted(glob.glob(name, recursive=True))
         return [file for one in found for file in find_files(one, suffixes)] or [name]
     import fsspec

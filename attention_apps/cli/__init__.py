@@ -5,10 +5,12 @@ import importlib
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import NoReturn
 
 from attention_apps._version import __version__
-from attention_apps.terminal import print_line
+from attention_apps.terminal import print_line, printable
 
 # The class of each command, below `attention_apps.cli`, and its line of help. A command has `examples`,
 # `add_arguments(parser)` and `run(options)`, which returns the exit code. The docstring of its class describes it.
@@ -51,6 +53,7 @@ exit codes: 0 all right, 1 some of the inputs failed, 2 wrong usage
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 all right, 1 something failed, 2 wrong usage."""
     parser = make_parser()
+    warnings.formatwarning = lambda message, *_, **__: f"attention-apps: {printable(str(message))}\n"
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         import argcomplete
 
@@ -75,9 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that escapes control characters of arguments, which may be names of files."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands and their options."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="attention-apps",
         description="Attention for Keras 3: captions for photos, words from speech, headlines from text.",
         epilog=_EPILOG,

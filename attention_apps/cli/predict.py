@@ -12,13 +12,13 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from attention_apps.files import walk_files
+from attention_apps.files import folder_files
 from attention_apps.terminal import import_tensorflow_quietly, only_python_on_stderr, print_line
 
 STANDARD_INPUT = "-"
-_MAX_STANDARD_INPUT = 1 << 30
+MAX_INPUT = 1 << 30
 _LONGEST_STEM = 80
 
 
@@ -89,11 +89,7 @@ class PredictCommand:
             raise ValueError(f"{name} is a folder without any file that ends in {', '.join(self.suffixes)}")
         if name != STANDARD_INPUT:
             return name
-        contents = sys.stdin.buffer.read(_MAX_STANDARD_INPUT + 1)
-        if len(contents) > _MAX_STANDARD_INPUT:
-            limit = f"{_MAX_STANDARD_INPUT:,} bytes"
-            raise ValueError(f"Standard input is too large: it has more than the limit of {limit}")
-        return contents
+        return read_bounded(sys.stdin.buffer, "Standard input")
 
     def entry(self, result: Any) -> Mapping[str, Any]:
         """Return further JSON keys and values of a result."""
@@ -160,7 +156,7 @@ class PredictCommand:
 
     def _files(self, name: str) -> list[str]:
         """Return the files of a folder and its subfolders in the order of their names, without hidden ones."""
-        return (walk_files(os.walk(name), self.suffixes) if os.path.isdir(name) else []) or [name]
+        return (folder_files(name, self.suffixes) if os.path.isdir(name) else []) or [name]
 
     @staticmethod
     def _load_task(task: str) -> Any:
@@ -231,6 +227,14 @@ class PredictCommand:
             "alternatives": [{"text": text, "score": finite(score)} for text, score in result.alternatives],
             **self.entry(result),
         }
+
+
+def read_bounded(file: BinaryIO, name: str) -> bytes:
+    """Return the contents of a file that may have no end, such as a pipe."""
+    contents = file.read(MAX_INPUT + 1)
+    if len(contents) > MAX_INPUT:
+        raise ValueError(f"{name} is too large: it has more than the limit of {MAX_INPUT:,} bytes")
+    return contents
 
 
 def _with_progress(answers: Iterator[Answer], count: int, quiet: bool) -> Generator[Answer]:

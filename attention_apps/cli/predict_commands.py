@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from attention_apps.cli.predict import STANDARD_INPUT, PredictCommand
+from attention_apps.cli.predict import MAX_INPUT, STANDARD_INPUT, PredictCommand, read_bounded
 
 _CHECKED_BYTES = 1 << 12
 _MAGIC = (b"%PDF-", b"%!PS", b"{\\rtf", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
@@ -123,8 +122,10 @@ class TextCommand(PredictCommand):
         """Return the bytes of a text. A few invalid bytes are replaced later."""
         if isinstance(name, _Text):
             return name.contents
-        path = super().read(name)
-        contents = path if name == STANDARD_INPUT else Path(path).read_bytes()
+        contents = super().read(name)
+        if name != STANDARD_INPUT:
+            with open(name, "rb") as file:
+                contents = read_bounded(file, name)
         check_text(name, contents)
         return contents
 
@@ -256,7 +257,7 @@ class _Text(str):
 
 def _lines(name: str) -> Iterable[_Text]:
     with contextlib.nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else open(name, "rb") as file:
-        for number, contents in enumerate(file, 1):
+        for number, contents in enumerate(iter(lambda: file.readline(MAX_INPUT), b""), 1):
             if number == 1:
                 check_text(name, contents)
             yield _Text(f"{name}:{number}", contents)

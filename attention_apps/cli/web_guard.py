@@ -63,12 +63,11 @@ class PageGuard:
             self._check_route(scope)
             if _JSON_ROUTES.fullmatch(scope["path"]):
                 scope, receive = await self._checked_json(scope, receive)
+            await self.application(scope, receive, _with_policy(send))
         except RefusedRequestError as refusal:
             await _refuse(send, refusal)
         except ConnectionResetError:
             pass
-        else:
-            await self.application(scope, receive, _with_policy(send))
 
     def _check_sender(self, scope: Scope) -> None:
         hosts, origins = _header(scope, b"host"), _header(scope, b"origin")
@@ -188,6 +187,8 @@ async def _refuse(send: Send, refusal: RefusedRequestError) -> None:
 def _with_policy(send: Send) -> Send:
     async def send_with_policy(event: MutableMapping[str, Any]) -> None:
         if event["type"] == "http.response.start":
+            if event["status"] == 500:  # gradio fails in many places on what no browser sends
+                raise RefusedRequestError(400, "The page cannot answer this request.")
             event["headers"] = [*event["headers"], (b"content-security-policy", _POLICY)]
         await send(event)
 

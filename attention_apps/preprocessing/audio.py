@@ -27,6 +27,16 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
 Audio = str | os.PathLike | bytes | np.ndarray
 
 
+class _Source(io.BufferedReader):
+    """A file in which no seek fails. After a failure in damaged files, cffi would print a traceback and continue."""
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except (OSError, ValueError):
+            return self.tell()
+
+
 class _SoundFile(soundfile.SoundFile):
     """A sound file that is read sequentially. soundfile's seek after each piece corrupts MP3 files."""
 
@@ -118,11 +128,12 @@ def _open(audio: str | os.PathLike | bytes, name: str) -> "_SoundFile | MediaFil
     if not size:
         raise ValueError(f"{name} is empty: it has no bytes")
     # Opened by descriptor, so that libsndfile detects the format from the contents, not from the file name.
-    source: Any
+    raw: Any
     if isinstance(audio, (str, os.PathLike)):
-        source = os.fdopen(os.open(audio, _OPEN_FLAGS), "rb")
+        raw = io.FileIO(os.open(audio, _OPEN_FLAGS))
     else:
-        source = io.BytesIO(audio)
+        raw = io.BytesIO(audio)
+    source = _Source(raw)
     try:
         container = media_format(source)
         return _SoundFile(source) if container is None else MediaFile(source, container)

@@ -116,8 +116,10 @@ def export_saved_model(
         temporary.chmod(0o755)
         _sync(temporary)
         version = _rename_to_next_version(temporary, folder)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, tf.errors.OpError):  # of TensorFlow's own writes: a full disk
+            raise OSError(f"{folder}: the export cannot be written: {error.message}") from error
         raise
     files.sync_folder(folder)
     return version

@@ -286,6 +286,7 @@ def _describe(cls: type, data: Any, errors: Sequence[Mapping[str, Any]]) -> str:
     error = next((error for error in errors if error["type"] == "unexpected_keyword_argument"), errors[0])
     path, value = _locate(data, error["loc"][1:])
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    key = _shorten(key)
     if error["type"] == "unexpected_keyword_argument":
         known = [field.name for field in dataclasses.fields(_section(cls, path[:-1]))]
         close = difflib.get_close_matches(str(path[-1]), known, n=1)
@@ -302,8 +303,11 @@ def _describe(cls: type, data: Any, errors: Sequence[Mapping[str, Any]]) -> str:
     expected = " or ".join(message.removeprefix("Input should be ") for message in same)
     if error["type"] == "literal_error":
         expected = "one of " + error["ctx"]["expected"].replace(" or ", ", ").replace("'", '"')
-    text = repr(value)
-    return f"`{key}` must be {expected}. Received: {key}={text if len(text) <= 80 else text[:77] + '...'}"
+    return f"`{key}` must be {expected}. Received: {key}={_shorten(repr(value))}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _locate(data: Any, location: Sequence[str | int]) -> tuple[list[str | int], Any]:

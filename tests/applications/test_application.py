@@ -1,6 +1,7 @@
 """What all applications share, shown on a tiny recognizer: options, answers, presets, data and training."""
 
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -154,6 +155,20 @@ def test_items_are_read_as_results_are_taken(recognizer):
     assert taken == []
     next(results)
     assert 0 < len(taken) < 100
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_fails_at_once_instead_of_hanging(recognizer):
+    recognizer.transcribe(SPEECH)
+    child = os.fork()
+    if child == 0:
+        try:
+            recognizer.transcribe(SPEECH)
+        except RuntimeError as error:
+            os._exit(0 if "This SpeechRecognizer was created before this process was forked" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_an_application_without_a_model_says_how_to_get_one(tmp_path):

@@ -1,11 +1,13 @@
 """What holds for every command."""
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -51,6 +53,59 @@ def test_the_exit_codes_are_told(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "exit codes: 0 all right, 1 some of the inputs failed, 2 wrong usage" in capsys.readouterr().out
+
+
+HOSTILE = "x\x1b[2J\nattention-apps: forged"
+
+
+def hostile_preset(folder):
+    content = {"format": 2, "task": "sentence_compression", "config": {}}
+    (folder / "config.json").write_text(json.dumps(content))
+    (folder / "SHA256SUMS").touch()
+    (folder / HOSTILE).touch()
+    return ["compress", "--text", "a", "--preset", str(folder)]
+
+
+def hostile_configuration(folder):
+    (folder / "c.toml").write_text(f"{json.dumps(HOSTILE)} = 1")
+    return ["check-data", "text_summarization", "--data", "no.csv", "--config", str(folder / "c.toml")]
+
+
+def hostile_manifest(folder):
+    rows = [{"image": HOSTILE, "caption": "a dog"}, {HOSTILE: "no caption"}]
+    (folder / "m.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return ["check-data", "image_captioning", "--data", str(folder / "m.jsonl"), "--quiet"]
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        hostile_preset,
+        hostile_configuration,
+        hostile_manifest,
+        lambda folder: ["presets", f"--{HOSTILE.replace(' ', '')}"],
+        lambda folder: ["train", HOSTILE, "--data", "x", "--output", "x"],
+    ],
+    ids=["preset", "configuration", "manifest", "argument", "choice"],
+)
+def test_names_from_outside_cannot_forge_output(prepare, tmp_path, capsys):
+    try:
+        code = main(prepare(tmp_path))
+    except SystemExit as error:
+        code = error.code
+    printed = capsys.readouterr()
+    shown = printed.out + printed.err
+    assert code in (1, 2)
+    assert "x\\x1b[2J" in shown
+    assert "\x1b" not in shown
+    assert "\nattention-apps: forged" not in shown
+
+
+def test_warnings_cannot_forge_output(capsys, monkeypatch):
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    main(["completion", "bash"])
+    shown = warnings.formatwarning(UserWarning(f"{HOSTILE} is damaged"), UserWarning, "file.py", 1)
+    assert shown == "attention-apps: x\\x1b[2J\\nattention-apps: forged is damaged\n"
 
 
 def complete(line, tmp_path):

@@ -172,7 +172,7 @@ def test_a_folder_with_nothing_to_read_is_the_failure_of_that_input_alone(run, t
 
 def test_standard_input_without_end_is_refused(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"drow")))
-    monkeypatch.setattr(predict, "_MAX_STANDARD_INPUT", 3)
+    monkeypatch.setattr(predict, "MAX_INPUT", 3)
     code, _, errors = run("-")
     assert code == 1
     assert "more than the limit of 3 bytes" in errors

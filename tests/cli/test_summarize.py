@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from attention_apps.applications import Summary
-from attention_apps.cli import main
+from attention_apps.cli import main, predict, predict_commands
 from attention_apps.cli.predict import PredictCommand
 from attention_apps.cli.predict_commands import _ByLength
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
@@ -108,6 +108,21 @@ def test_lines_of_a_pipe(run, tmp_path):
     entries = [json.loads(line) for line in run("--lines", "pipe.txt")[1]]
     writer.join()
     assert [entry["text"] for entry in entries] == ["One word", "Two"]
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    code, lines, _ = run(str(tmp_path), "--json")
+    assert (code, len(lines)) == (0, 3)
+
+
+@pytest.mark.parametrize("options", [[], ["--lines"]])
+def test_a_device_without_end_is_refused(run, monkeypatch, options):
+    for module in (predict, predict_commands):
+        monkeypatch.setattr(module, "MAX_INPUT", 5000)
+    code, lines, errors = run("/dev/zero", *options)
+    assert code == 1
+    assert "/dev/zero is too large: it has more than the limit of 5,000 bytes" in "".join([*lines, errors])
 
 
 def test_lines_of_standard_input(run, monkeypatch):

@@ -154,6 +154,21 @@ def test_what_is_no_json_is_refused(ask, body):
     assert ask(JOIN, body)[0] == 400
 
 
+def test_a_request_at_which_gradio_fails_is_refused(tmp_path):
+    sent = []
+
+    async def fail(scope, receive, send):
+        await send({"type": "http.response.start", "status": 500, "headers": []})
+
+    async def send(event):
+        sent.append(event)
+
+    scope = {"type": "http", "path": "/", "method": "GET", "headers": [(b"host", b"localhost")]}
+    asyncio.run(PageGuard(fail, tmp_path)(scope, None, send))
+    assert sent[0]["status"] == 400
+    assert json.loads(sent[1]["body"]) == {"detail": "The page cannot answer this request."}
+
+
 def test_a_long_body_is_refused(ask):
     assert ask(JOIN, b'"' + b"x" * MAX_JSON_BYTES + b'"')[0] == 413
 

@@ -321,6 +321,24 @@ def test_a_url_is_never_fetched(url):
             listening.accept()
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "kind"),
+    [
+        ("queue/join", {"data": [], "fn_index": -1, "session_hash": "x"}, "application/json"),
+        ("queue/join", b'{"data": [], "fn_index": NaN}', "application/json"),
+        (
+            "upload",
+            b'--x\r\nContent-Disposition: form-data; name="files"\r\n\r\na\r\n--x--\r\n',
+            "multipart/form-data; boundary=x",
+        ),
+    ],
+    ids=["function", "number", "upload"],
+)
+def test_what_gradio_fails_at_is_refused(url, path, content, kind):
+    status, answer = post(url, f"/gradio_api/{path}", content, **{"content-type": kind})
+    assert (status, json.loads(answer)) == (400, {"detail": "The page cannot answer this request."})
+
+
 def test_a_click_on_a_sample_gives_its_photo(url):
     """As a browser sends it, past the queue."""
     with urllib.request.urlopen(f"{url}/config") as response:

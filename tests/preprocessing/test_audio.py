@@ -270,3 +270,15 @@ def test_a_file_without_sound_is_an_error():
         file.mux(stream.encode(None))
     with pytest.raises(ValueError, match="it has no sound track"):
         read_audio(buffer.getvalue())
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_a_damaged_chunk_prints_no_traceback(tmp_path, monkeypatch, as_file):
+    """libsndfile then seeks to -1, which failed in a callback."""
+    path, failures = tmp_path / "chunk.aiff", []
+    soundfile.write(path, np.zeros(100), 8000, format="AIFF")
+    path.write_bytes(path.read_bytes().replace(b"SSND", b"SS\0\0"))
+    monkeypatch.setattr(sys, "unraisablehook", failures.append)
+    with pytest.raises(ValueError, match="is not a recording, has an unknown format, or is damaged"):
+        read_audio(path if as_file else path.read_bytes())
+    assert failures == []

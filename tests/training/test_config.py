@@ -157,6 +157,7 @@ def test_an_override_cannot_bring_in_a_second_key():
     [
         ({"nam": "x"}, r"Unknown key `nam`\. Did you mean `name`\? Known keys: name, crew, afloat, "),
         ({"zzzzzz": 1}, r"Unknown key `zzzzzz`\. Known keys: "),
+        ({"z" * 900_000: 1}, rf"Unknown key `{'z' * 77}\.\.\.`\. Known keys: "),
         ({"engine": {"powr": 1}}, r"Unknown key `engine\.powr`\. Did you mean `power`\? Known keys: power, fuel"),
         ({"crew": "many"}, r"`crew` must be a valid integer\. Received: crew='many'"),
         ({"crew": True}, r"`crew` must be a valid integer\. Received: crew=True"),
