@@ -63,7 +63,7 @@ class OurDecoding:
 
         def search(source):
             state = self.model.decoder.init_state(self.model.encode(source), MAX_LENGTH)
-            return beam_search(self.model.decoder.step, state, options)
+            return beam_search(self.model.decoder.step, state, options, normalized=self.model.decoder.normalized)
 
         self.search = tf.function(search, [signature_of(batch["source"])], autograph=False)
 

@@ -58,7 +58,8 @@ class Pipeline:
         memory = self.model.encode(source)
         scorers = self.codec.scorers(memory, self.options)
         state = decoder.init_state(memory, self.options.max_length)
-        result = self.search(decoder.step, state, self.options, scorers=scorers)
+        normalized = getattr(decoder, "normalized", False)
+        result = self.search(decoder.step, state, self.options, scorers=scorers, normalized=normalized)
         best = result.token_ids[:, 0, : tf.maximum(tf.reduce_max(result.lengths[:, 0]), 1)]  # (B, T)
         tokens = tf.concat([tf.fill(tf.shape(best[:, :1]), START), best[:, :-1]], axis=1)
         forced = {**decoder(tokens, memory, return_dict=True), "token_ids": best}

@@ -65,6 +65,7 @@ def beam_search(
     options: DecodingOptions,
     scorers: Sequence[Scorer] = (),
     prefix: Tensor | None = None,
+    normalized: bool = False,
 ) -> DecodingResult:
     """Find the sequences with the best scores, with `beam_size` live hypotheses per item.
 
@@ -83,6 +84,7 @@ def beam_search(
         options: see `DecodingOptions`.
         scorers: see `Scorer`.
         prefix: forced first tokens of each item, `(batch, length)`, padded with 0.
+        normalized: whether `step` always returns log-probabilities. Saves a pass over the vocabulary.
     """
     state = as_tensors(state)
     batch = batch_size(state)
@@ -93,18 +95,21 @@ def beam_search(
         def most_likely(scores: Tensor, position: Tensor) -> Tensor:
             return ops.cast(ops.argmax(scores, axis=-1), "int32")
 
-        return write_sequences(scored_step, state, batch, forced, options, choose=most_likely)
-    return _BeamSearch(scored_step, forced, largest_gain(scorers), options).run(as_tensors(state), batch)
+        return write_sequences(scored_step, state, batch, forced, options, most_likely, normalized=normalized)
+    return _BeamSearch(scored_step, forced, largest_gain(scorers), options, normalized).run(as_tensors(state), batch)
 
 
 class _BeamSearch:
     """The loop of one search. What changes from step to step are the `_Variables`."""
 
-    def __init__(self, step: ScoredStep, forced: Tensor | None, gain: float, options: DecodingOptions) -> None:
+    def __init__(
+        self, step: ScoredStep, forced: Tensor | None, gain: float, options: DecodingOptions, normalized: bool
+    ) -> None:
         self.step = step
         self.forced = forced
         self.gain = gain
         self.options = options
+        self.normalized = normalized
 
     def run(self, state: State, batch: int | Tensor) -> DecodingResult:
         """Run the search. The first step has one hypothesis per item and shows which entries of the state change."""
@@ -150,7 +155,7 @@ class _BeamSearch:
         """Extend all hypotheses by one token, and reorder the state to match."""
         (logits, scorers), beams = outputs, live.totals.shape[1]
         history = ops.reshape(live.tokens, (-1, self.options.max_length))
-        next_tokens = score_next_tokens(logits, scorers, history, position, self.options)
+        next_tokens = score_next_tokens(logits, scorers, history, position, self.options, self.normalized)
         candidates = self._candidates(next_tokens, live, position)
         log_probs = self._log_probs(next_tokens, live, candidates)
         coverage = self._coverage(state, beams)

@@ -107,6 +107,7 @@ def write_sequences(
     options: DecodingOptions,
     choose: Choose,
     copies: int = 1,
+    normalized: bool = False,
 ) -> DecodingResult:
     """Write `copies` sequences for each item. `step` and `state` come from `join_scorers`."""
     state = repeat_state(as_tensors(state), copies)
@@ -114,7 +115,7 @@ def write_sequences(
 
     def body(position: Tensor, rows: Rows, entries: list[Tensor]) -> tuple[Tensor, Rows, list[Tensor]]:
         (logits, scorers), new_state = step(rows.last, tree.pack_sequence_as(state, entries))
-        rows = _write(rows, logits, scorers, new_state["model"], forced, position, options, choose)
+        rows = _write(rows, logits, scorers, new_state["model"], forced, position, options, choose, normalized)
         return position + 1, rows, [keep_shape(new, old) for new, old in zip(tree.flatten(new_state), entries)]
 
     def should_continue(position: Tensor, rows: Rows, entries: list[Tensor]) -> Tensor:
@@ -141,9 +142,10 @@ def _write(
     position: Tensor,
     options: DecodingOptions,
     choose: Choose,
+    normalized: bool,
 ) -> Rows:
     """Write one more token into every open row."""
-    next_tokens = score_next_tokens(logits, scorers, rows.tokens, position, options)
+    next_tokens = score_next_tokens(logits, scorers, rows.tokens, position, options, normalized)
     index = ops.arange(ops.shape(rows.tokens)[0])
     token = choose(next_tokens.allowed, position)
     scores = values_of(next_tokens.allowed, index, token)

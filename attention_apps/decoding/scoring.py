@@ -35,7 +35,12 @@ class NextTokens(NamedTuple):
 
 
 def score_next_tokens(
-    logits: Tensor, scorers: Tensor | None, history: Tensor, written: Tensor, options: DecodingOptions
+    logits: Tensor,
+    scorers: Tensor | None,
+    history: Tensor,
+    written: Tensor,
+    options: DecodingOptions,
+    normalized: bool = False,
 ) -> NextTokens:
     """Apply all options that change the scores of next tokens.
 
@@ -47,6 +52,7 @@ def score_next_tokens(
         scorers: the weighted sum of the scorers, `(rows, vocabulary)`, or `None`.
         history: the tokens so far, int32 `(rows, max_length)`.
         written: the number of tokens so far, a scalar.
+        normalized: whether the logits are log-probabilities.
     """
     logits = ops.cast(logits, "float32")
     if logits.shape[-1] is not None:
@@ -55,7 +61,10 @@ def score_next_tokens(
             largest = max((value,) if isinstance(value, int) else value, default=0)
             require(largest < logits.shape[-1], name, f"below {logits.shape[-1]}, the size of the vocabulary", value)
     logits = logits if options.temperature == 1 else logits / options.temperature
-    normalizer = ops.logsumexp(logits, axis=-1, keepdims=True)
+    if normalized and options.temperature == 1:
+        normalizer = ops.zeros_like(logits[:, :1])
+    else:
+        normalizer = ops.logsumexp(logits, axis=-1, keepdims=True)
     scores = logits
     if options.repetition_penalty != 1:
         scores = _penalize_repetition(scores, normalizer, history, written, options.repetition_penalty)

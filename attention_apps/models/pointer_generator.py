@@ -34,6 +34,8 @@ class PointerGenerator(keras.layers.Layer):
         See, Liu and Manning 2017, "Get To The Point: Summarization with Pointer-Generator Networks", section 2.2.
     """
 
+    normalized = True  # `step` returns log-probabilities
+
     def __init__(self, decoder, **kwargs):
         super().__init__(**kwargs)
         if getattr(decoder, "attention", True) is None:

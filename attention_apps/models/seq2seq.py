@@ -122,6 +122,8 @@ class Decoder(keras.layers.Layer):
         and more. They have a `targets` axis after the batch if the tokens have one.
     """
 
+    normalized = False  # whether `step` returns log-probabilities
+
     def call(self, tokens, memory, return_dict=False):
         rows, num_targets = flatten_targets(tokens)  # (R, T), R = B * N
         outputs, attention_state = self._teacher_force(rows, memory, num_targets)

@@ -192,7 +192,7 @@ def source(texts):
 def pipeline(recognizer):
     """One that takes notes of what it searches with."""
 
-    def search(step, state, options, scorers=()):
+    def search(step, state, options, scorers=(), normalized=False):
         pipeline.searches.append((options, len(scorers)))
         return beam_search(step, state, options, scorers=scorers)
 

@@ -181,13 +181,27 @@ def test_each_item_may_have_a_prefix_of_its_own(beam_size):
     assert_found(search(MODEL, options, prefix=padded), expected)
 
 
-def test_logits_and_log_probabilities_are_alike():
-    def normalized(token, state):
+@pytest.mark.parametrize("options", [{"beam_size": 1}, {"beam_size": 2, "repetition_penalty": 1.3, "temperature": 0.7}])
+@pytest.mark.parametrize("is_said", [False, True])
+def test_logits_and_log_probabilities_are_alike(is_said, options):
+    def step(token, state):
         logits, state = MODEL.step(token, state)
         return ops.log_softmax(logits), state
 
-    options = DecodingOptions(beam_size=2, max_length=4, repetition_penalty=1.3)
-    is_equal(search(MODEL, options), beam_search(normalized, MODEL.init_state(range(ITEMS)), options), rtol=1e-5)
+    options = DecodingOptions(max_length=4, num_best=1, **options)
+    found = beam_search(step, MODEL.init_state(range(ITEMS)), options, normalized=is_said)
+    is_equal(search(MODEL, options), found, rtol=1e-5)
+
+
+def test_what_is_normalized_already_is_not_normalized_again():
+    def step(token, state):  # says that it is normalized, and is not
+        logits, state = MODEL.step(token, state)
+        return logits - 1.0, state
+
+    options = DecodingOptions(beam_size=1, max_length=1)
+    logits, _ = step(np.full(ITEMS, START), MODEL.init_state(range(ITEMS)))
+    found = beam_search(step, MODEL.init_state(range(ITEMS)), options, normalized=True)
+    np.testing.assert_allclose(found.log_probs[:, 0], np.max(logits, axis=-1), rtol=1e-5)
 
 
 def counting(taken, first=3, then=END):
