@@ -12,7 +12,8 @@ class Recurrent(keras.layers.Layer):
 
     Computes the same as `keras.layers.LSTM` and `keras.layers.GRU`, and keeps its weights in these layers. On the
     TensorFlow backend it runs its own loop, which is several times faster in training and handles both directions at
-    once. On other backends the Keras layers run.
+    once. On other backends, and in training if a GPU is visible, the Keras layers run, which use cuDNN there. cuDNN
+    refuses empty sequences, and an exported graph with it would need a GPU, so it is never used for inference.
 
     Args:
         units: Size of the state of one direction.
@@ -67,10 +68,10 @@ class Recurrent(keras.layers.Layer):
         for layer in self.directions:
             layer.build(sequence_shape)
 
-    def call(self, sequence, mask=None, initial_state=None):
-        if keras.backend.backend() == "tensorflow":
-            return self._run_kernel(sequence, mask, initial_state)
-        return self._run_keras(sequence, mask, initial_state)
+    def call(self, sequence, mask=None, initial_state=None, training=None):
+        if keras.backend.backend() != "tensorflow" or (training and _sees_gpu()):
+            return self._run_keras(sequence, mask, initial_state)
+        return self._run_kernel(sequence, mask, initial_state)
 
     def _run_keras(self, sequence, mask, initial_state):
         outputs, states = [], []
@@ -132,6 +133,12 @@ class Recurrent(keras.layers.Layer):
         config = super().get_config()
         config.update({"units": self.units, "cell": self.cell, "bidirectional": self.bidirectional})
         return config
+
+
+def _sees_gpu():
+    import tensorflow as tf
+
+    return bool(tf.config.list_logical_devices("GPU"))
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")

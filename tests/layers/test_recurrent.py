@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from attention_apps.layers import recurrent
 from attention_apps.layers.recurrent import PyramidalBidirectionalLSTM, Recurrent
 
 B, T, D, U = 3, 7, 4, 5
@@ -42,6 +43,19 @@ def run_with_gradients(run, layer, mask, state):
         loss = tf.reduce_sum(tf.sin(outputs)) + sum(tf.reduce_sum(s * s) for s in last)
     weights = [weight.value for weight in layer.trainable_variables]
     return [outputs, *last, *tape.gradient(loss, [sequence, *state, *weights])]
+
+
+@tensorflow_only
+@pytest.mark.parametrize("sees_gpu", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_keras_own_layer_runs_in_training_if_a_gpu_is_visible(training, sees_gpu, monkeypatch):
+    layer = make_layer("lstm", True)
+    expected, _ = layer(SEQUENCE, mask=MASKS["padded"])
+    monkeypatch.setattr(recurrent, "_sees_gpu", lambda: sees_gpu)
+    other = "_run_kernel" if training and sees_gpu else "_run_keras"
+    monkeypatch.setattr(Recurrent, other, None)  # not to be called
+    outputs, _ = layer(SEQUENCE, mask=MASKS["padded"], training=training)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-6)
 
 
 @tensorflow_only
