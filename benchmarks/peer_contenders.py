@@ -120,7 +120,7 @@ class JoeyNMT:
             **layout.decoder_cell(arrays, "decoder/cell_0", "decoder.rnn", "_l0"),
         }
 
-    def run(self) -> np.ndarray:
+    def run(self) -> None:
         token_ids, *_ = self.search(**self.options)
         self.token_ids = np.asarray(token_ids)
         check_lengths(self.token_ids)

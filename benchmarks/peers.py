@@ -11,8 +11,8 @@ are the same.
 - Transformer, greedy and with beam 4, with its encoder: Hugging Face, CTranslate2, KerasHub (greedy only).
 - Speech: pocketsphinx with its own model, our preset `moonshine_tiny_english`, and the demonstration's recordings.
 
-The ratio is their CPU time divided by ours: above 1, this library is faster. A peer that cannot be installed or does
-not run is listed with the reason.
+The ratios are their time divided by ours: above 1, this library is faster. On a busy machine trust CPU time. A peer
+that cannot be installed or does not run is listed with the reason.
 """
 
 import argparse
@@ -44,7 +44,7 @@ PACKAGES = {
     "pocketsphinx": ("pocketsphinx", "numpy"),
 }
 QUICK_SIZES = {"batch": 2, "source_length": 25, "vocabulary": 60}
-COLUMNS = ("case", "contender", "weights", "per second", "CPU ms", "median ms", "ratio by CPU", "ratio by clock")
+COLUMNS = ("case", "contender", "weights", "CPU ms", "a CPU second", "ratio by CPU", "ratio by clock")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,33 +88,48 @@ def main() -> None:
     if unknown := set(options.only) - set(MAKERS):
         parser.error(f"{', '.join(sorted(unknown))} is none of {', '.join(MAKERS)}")
     set_threads(options.threads)
-    pythons: dict[str | None, Path | str] = {None: sys.executable}
+    report = hold_contests(options)
+    if options.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print(make_table(report["contests"]))
+        print("\n" + ", ".join(f"{name} {version}" for name, version in make_versions(report).items()))
+
+
+def hold_contests(options: argparse.Namespace) -> dict:
+    """Install the peers and let them take turns with this library, one case after the other."""
     report = {"machine": describe_machine(), "versions": {}, "not_installed": {}, "contests": {}}
+    pythons: dict[str | None, Path | str] = {None: sys.executable}
     for kind in options.only:
         for case, (contest, peers) in MAKERS[kind](options).items():
-            for name in {peer.environment for peer in peers.values()} - set(pythons) - set(report["not_installed"]):
-                show_progress(f"installing {' '.join(PACKAGES[name])}")
-                try:
-                    pythons[name], report["versions"][name] = install(options.environments / name, PACKAGES[name])
-                except InstallationError as error:
-                    report["not_installed"][name] = str(error)
-            entries = {
-                name: Entry(
-                    f"peer_contenders.{peer.contender}", arguments, python=pythons[peer.environment], may_fail=True
-                )
-                for name, peer in peers.items()
-                if peer.environment in pythons
-                for arguments in [contest.entries[OURS].arguments]
-            }
-            contest = dataclasses.replace(contest, entries={**contest.entries, **entries})
-            figures = hold_contest(case, contest, options.repeats, show_progress)
-            missing = {name: report["not_installed"].get(peer.environment) for name, peer in peers.items()}
-            figures |= {name: {"error": f"not installed: {why}"} for name, why in missing.items() if why}
+            install_peers({peer.environment for peer in peers.values()}, options.environments, pythons, report)
+            figures = hold_contest(case, add_peers(contest, peers, pythons), options.repeats, show_progress)
+            for name, peer in peers.items():
+                if peer.environment in report["not_installed"]:
+                    figures[name] = {"error": f"not installed: {report['not_installed'][peer.environment]}"}
             report["contests"][case] = figures
             show_progress(make_table({case: figures}))
-    print(json.dumps(report, indent=2) if options.json else make_table(report["contests"]))
-    if not options.json:
-        print("\n" + ", ".join(f"{name} {version}" for name, version in make_versions(report).items()))
+    return report
+
+
+def install_peers(names: set[str | None], folder: Path, pythons: dict[str | None, Path | str], report: dict) -> None:
+    """Add the interpreters of environments that were not tried before, or the reasons why there are none."""
+    for name in names - set(pythons) - set(report["not_installed"]):
+        show_progress(f"installing {' '.join(PACKAGES[name])}")
+        try:
+            pythons[name], report["versions"][name] = install(folder / name, PACKAGES[name])
+        except InstallationError as error:
+            report["not_installed"][name] = str(error)
+
+
+def add_peers(contest: Contest, peers: dict[str, Peer], pythons: dict[str | None, Path | str]) -> Contest:
+    """The contest with the peers that are installed, which get the same arguments as this library."""
+    entries = dict(contest.entries)
+    for name, peer in peers.items():
+        if peer.environment in pythons:
+            contender, python = f"peer_contenders.{peer.contender}", pythons[peer.environment]
+            entries[name] = Entry(contender, contest.entries[OURS].arguments, python=python, may_fail=True)
+    return dataclasses.replace(contest, entries=entries)
 
 
 class InstallationError(RuntimeError):
@@ -190,7 +205,7 @@ def make_table(contests: dict[str, dict[str, dict]]) -> str:
     rows = [COLUMNS, ["---"] * len(COLUMNS)]
     for case, contenders in contests.items():
         ours = contenders[OURS]
-        for name, figures in contenders.items():
+        for name, figures in sorted(contenders.items(), key=lambda item: item[0] != OURS):
             weights = PEERS[name].weights if name in PEERS else ""
             rows.append([case if name == OURS else "", name, weights, *make_cells(figures, ours)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -198,12 +213,11 @@ def make_table(contests: dict[str, dict[str, dict]]) -> str:
 
 def make_cells(figures: dict, ours: dict) -> list[str]:
     if "error" in figures:
-        return [figures["error"].replace("|", "/"), *[""] * 4]
+        return [figures["error"].replace("|", "/"), "", "", ""]
     cpu, clock = figures["cpu_seconds_per_run"], figures["median_seconds"]
     return [
-        f"{figures['per_second']:,.0f}",
         f"{1e3 * cpu:,.0f}",
-        f"{1e3 * clock:,.0f}",
+        f"{figures['per_second'] * clock / cpu:,.0f}",  # tokens, or seconds of sound
         f"{cpu / ours['cpu_seconds_per_run']:.2f}",
         f"{clock / ours['median_seconds']:.2f}",
     ]
