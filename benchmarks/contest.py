@@ -1,7 +1,9 @@
 """Contenders side by side: parity with this library first, then times that are taken in turns."""
 
 import dataclasses
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from parity import check, compare_losses
@@ -19,11 +21,15 @@ class Entry:
         contender: `"module.Class"`, what is made in its process.
         arguments: what it is made with; all but the first contender get that one's weights next.
         compiled: whether it is made with `compiled=True`; not every machine can.
+        python: the interpreter of its environment.
+        may_fail: whether the others are timed without it if it does not run.
     """
 
     contender: str
     arguments: tuple
     compiled: bool = False
+    python: Path | str = sys.executable
+    may_fail: bool = False
 
     @property
     def needs_torch(self) -> bool:
@@ -51,9 +57,10 @@ class Contest:
 def hold_contest(title: str, contest: Contest, repeats: int, show: Callable[[str], None]) -> dict[str, dict]:
     """Figures of each contender.
 
-    One that cannot be compiled here has an `error` in their place; one that computes something else ends everything.
+    One that cannot be compiled here or `may_fail` has an `error` in their place; one that computes something else ends
+    everything.
     """
-    workers = {name: Worker(entry.contender) for name, entry in contest.entries.items()}
+    workers = {name: Worker(entry.contender, entry.python) for name, entry in contest.entries.items()}
     try:
         figures = _begin(title, contest.entries, workers, show)
         show(f"{title}: taking turns")
@@ -67,18 +74,20 @@ def hold_contest(title: str, contest: Contest, repeats: int, show: Callable[[str
 def _begin(title, entries, workers, show) -> dict[str, dict]:
     """What the first runs of each contender tell, in turn, and how far it is from the first one."""
     figures, first = {}, workers[OURS]
-    for worker in workers.values():
-        worker.wait()  # for the imports of all, which would disturb the first runs
     for name, entry in entries.items():
+        try:
+            workers[name].wait()  # for the imports of all, which would disturb the first runs
+        except ContenderError as error:
+            figures[name] = _failure(f"{title}: {name}", entry, error, show)
+    for name, entry in entries.items():
+        if name in figures:
+            continue
         show(f"{title}: {name} begins")
         worker, weights = workers[name], () if name == OURS else (first.call("weights"),)
         try:
             begun = worker.make(*entry.arguments, *weights, **({"compiled": True} if entry.compiled else {}))
         except ContenderError as error:
-            if not entry.compiled:
-                raise
-            figures[name] = {"error": str(error).strip().splitlines()[-1]}
-            show(f"{title}: {name} does not run here: {figures[name]['error']}")
+            figures[name] = _failure(f"{title}: {name}", entry, error, show)
             continue
         results = begun.pop("results")
         if name == OURS:
@@ -90,6 +99,15 @@ def _begin(title, entries, workers, show) -> dict[str, dict]:
             check(f"{title}, {name}", begun["differences"])
         figures[name] = begun
     return figures
+
+
+def _failure(title, entry, error, show) -> dict[str, str]:
+    """The last line of an error that the contest goes on after."""
+    if not (entry.compiled or entry.may_fail):
+        raise error
+    reason = str(error).strip().splitlines()[-1]
+    show(f"{title} does not run here: {reason}")
+    return {"error": reason}
 
 
 def _add_times(figures, workers, repeats, units_per_run) -> None:

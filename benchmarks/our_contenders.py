@@ -3,8 +3,10 @@
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
-from our_models import make_model, sharpen, trainable_arrays
+from our_models import make_input_feeding_model, make_model, make_transformer, sharpen, trainable_arrays
+from presets import load
 from workloads import CLIP_NORM, LEARNING_RATE, MAX_LENGTH, NEVER_WRITTEN, Workload
 
 from attention_apps.decoding import DecodingOptions, beam_search
@@ -54,9 +56,11 @@ class OurTraining:
 class OurDecoding:
     """Encoder and beam search as one graph, traced for batches of any size."""
 
+    make_model = staticmethod(make_model)
+
     def __init__(self, workload: Workload, batch: dict, beam_size: int):
         keras.utils.set_random_seed(1)
-        self.model = make_model(workload)
+        self.model = self.make_model(workload)
         sharpen(self.model)
         self.source = tf.nest.map_structure(tf.constant, batch["source"])
         options = DecodingOptions(beam_size=beam_size, max_length=MAX_LENGTH, banned_tokens=NEVER_WRITTEN)
@@ -77,6 +81,36 @@ class OurDecoding:
         """The best hypothesis of each item."""
         result = self.search(self.source)
         return {"token_ids": result.token_ids[:, 0].numpy(), "scores": result.scores[:, 0].numpy()}
+
+
+class OurInputFeeding(OurDecoding):
+    """The search with the recurrent decoder that other libraries have."""
+
+    make_model = staticmethod(make_input_feeding_model)
+
+
+class OurTransformer(OurDecoding):
+    """The search with a Transformer."""
+
+    make_model = staticmethod(make_transformer)
+
+
+class OurRecognition:
+    """Transcribes recordings with the Moonshine preset, greedily."""
+
+    def __init__(self, waveforms: list[np.ndarray], sample_rate: int):
+        self.recognizer = load("moonshine_tiny_english")
+        self.waveforms, self.sample_rate = waveforms, sample_rate
+
+    def run(self) -> None:
+        self.outputs()
+
+    def weights(self) -> dict:
+        return {}
+
+    def outputs(self) -> list[str]:
+        inputs = [(waveform, self.sample_rate) for waveform in self.waveforms]
+        return [self.recognizer.transcribe(each, beam_size=1, quiet=True).text for each in inputs]
 
 
 def signature_of(arrays: Any) -> Any:

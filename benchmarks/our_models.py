@@ -2,10 +2,18 @@
 
 import keras
 import numpy as np
-from workloads import Workload
+from workloads import NEVER_WRITTEN, TransformerWorkload, Workload
 
 from attention_apps.layers import AdditiveAttention, LocationSensitiveAttention
-from attention_apps.models import Listener, PointerGenerator, RecurrentDecoder, Seq2Seq, TextEncoder
+from attention_apps.models import (
+    Listener,
+    PointerGenerator,
+    RecurrentDecoder,
+    Seq2Seq,
+    TextEncoder,
+    TransformerDecoder,
+    TransformerEncoder,
+)
 
 
 class GivenRegions(keras.layers.Layer):
@@ -24,6 +32,34 @@ def make_model(workload: Workload) -> Seq2Seq:
     is_text = workload.application == "summarizer"
     model = Seq2Seq(encoder, decoder, shared_embedding=is_text, name="model")
     model.build({"source": _source_shape(workload), "tokens": (None, None)})
+    return model
+
+
+def make_input_feeding_model(workload: Workload) -> Seq2Seq:
+    """A given memory and the decoder of Luong et al. 2015 with additive attention, as in JoeyNMT."""
+    decoder = RecurrentDecoder(
+        workload.vocabulary,
+        workload.embedding_dim,
+        workload.units,
+        attention=AdditiveAttention(workload.attention_units, name="attention"),
+        attend="after",
+        input_feeding=True,
+        initial_state="zeros",
+        name="decoder",
+    )
+    model = Seq2Seq(GivenRegions(name="encoder"), decoder, name="model")
+    model.build({"source": _source_shape(workload), "tokens": (None, None)})
+    return model
+
+
+def make_transformer(workload: TransformerWorkload) -> Seq2Seq:
+    """A Transformer with one embedding for all, which never writes the tokens that are not words."""
+    sizes = (workload.vocabulary, workload.width, workload.layers, workload.heads, workload.hidden_dim)
+    encoder, decoder = TransformerEncoder(*sizes, name="encoder"), TransformerDecoder(*sizes, name="decoder")
+    model = Seq2Seq(encoder, decoder, shared_embedding=True, name="model")
+    model.build({"source": {"token_ids": (None, None)}, "tokens": (None, None)})
+    is_word = ~np.isin(np.arange(workload.vocabulary), NEVER_WRITTEN)
+    decoder.output_bias.assign(np.where(is_word, 0.0, -1e4))
     return model
 
 

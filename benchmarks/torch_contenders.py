@@ -78,7 +78,12 @@ def use_threads() -> None:
 
 def load_weights(model: nn.Module, weights: dict[str, np.ndarray]) -> None:
     """Fills a model with this library's weights; parameters that it has no counterpart for stay zero."""
-    laid_out = model.layout(weights)
+    fill(model, model.layout(weights))
+
+
+def fill(model: nn.Module, laid_out: dict[str, np.ndarray]) -> None:
+    """Fills a model with arrays by the names of its parameters; the others become zero."""
+    laid_out = dict(laid_out)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in laid_out:

@@ -1,10 +1,13 @@
 """Contenders in processes of their own, which take turns because they run only when they are told to."""
 
 import importlib
-import multiprocessing
 import os
 import resource
+import subprocess
+import sys
 import traceback
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 from typing import Any
 
 from timing import time_once
@@ -18,13 +21,14 @@ class Worker:
 
     Args:
         contender: `"module.Class"`, imported in the child only.
+        python: the interpreter to run it with; by default the one that runs this.
     """
 
-    def __init__(self, contender: str):
-        context = multiprocessing.get_context("spawn")
-        self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, contender), daemon=True)
-        self._process.start()
+    def __init__(self, contender: str, python: Path | str = sys.executable):
+        self._connection, other = Pipe()
+        command = [str(python), __file__, str(other.fileno()), contender]
+        # What a library prints must not get into the report.
+        self._process = subprocess.Popen(command, pass_fds=[other.fileno()], stdout=sys.stderr)
         other.close()
 
     def wait(self) -> None:
@@ -47,14 +51,13 @@ class Worker:
 
     def close(self) -> None:
         self._connection.close()
-        self._process.join()
+        self._process.wait()
 
     def _answer(self):
         try:
             failed, answer = self._connection.recv()
         except EOFError:
-            self._process.join()
-            failed, answer = True, f"The process ended with exit code {self._process.exitcode}"
+            failed, answer = True, f"The process ended with exit code {self._process.wait()}"
         if failed:
             raise ContenderError(answer)
         return answer
@@ -109,3 +112,7 @@ def _begin(make, arguments, options):
         "peak_memory_bytes": peak_memory(),
         "peak_memory_above_imports_bytes": peak_memory() - after_imports,
     }
+
+
+if __name__ == "__main__":
+    _serve(Connection(int(sys.argv[1])), sys.argv[2])

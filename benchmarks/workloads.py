@@ -109,6 +109,43 @@ QUICK_SIZES = {
 QUICK_WIDTHS = {"embedding_dim": 20, "units": 28, "attention_units": 12}
 
 
+@dataclasses.dataclass(frozen=True)
+class TransformerWorkload:
+    """Sizes of a Transformer that reads and writes words, and of a batch for it; both halves have the same layers."""
+
+    batch: int
+    source_length: int
+    vocabulary: int
+    layers: int
+    width: int
+    hidden_dim: int
+    heads: int
+
+    application = "translator"
+
+
+# Compared with the searches of other libraries. Here attention is as wide as the memory and the state, because in some
+# of those libraries nothing else can be chosen.
+RECURRENT_PEERS = {
+    "captioner": dataclasses.replace(WORKLOADS["captioner"], batch=8, targets=1, attention_units=512),
+    "summarizer": Workload(
+        "captioner",
+        batch=8,
+        target_length=14,
+        source_length=45,
+        source_dim=256,
+        vocabulary=20000,
+        embedding_dim=128,
+        units=256,
+        attention_units=256,
+    ),
+}
+TRANSFORMER_PEERS = {
+    "translator": TransformerWorkload(8, 20, vocabulary=6000, layers=4, width=128, hidden_dim=256, heads=4),
+    "BART": TransformerWorkload(8, 40, vocabulary=32000, layers=6, width=512, hidden_dim=2048, heads=8),
+}
+
+
 def quick(name: str) -> Workload:
     """A small version of a workload, for a look at whether everything still runs."""
     workload = WORKLOADS[name]
@@ -122,6 +159,11 @@ def choose_workloads(names: Iterable[str], is_quick: bool) -> dict[str, Workload
     return {name: quick(name) if is_quick else WORKLOADS[name] for name in names}
 
 
+def make_source(workload: Workload | TransformerWorkload, seed: int = 0) -> dict[str, np.ndarray]:
+    """The sources of a random batch as arrays."""
+    return _make_source(workload, np.random.default_rng(seed))
+
+
 def make_batch(workload: Workload, seed: int = 0) -> dict:
     """A random batch as arrays: `source`, a dict, and `tokens`."""
     random = np.random.default_rng(seed)
@@ -130,6 +172,8 @@ def make_batch(workload: Workload, seed: int = 0) -> dict:
 
 def _make_source(workload: Workload, random: np.random.Generator) -> dict[str, np.ndarray]:
     shape = (workload.batch, workload.source_length)
+    if workload.application == "translator":
+        return {"token_ids": random.integers(FIRST_WORD, workload.vocabulary, shape, dtype="int32")}
     if workload.application == "summarizer":
         token_ids = random.integers(FIRST_WORD, workload.vocabulary, shape, dtype="int32")
         return {"token_ids": token_ids, "source_ids": _extended_ids(token_ids, workload.vocabulary, random)}
