@@ -167,8 +167,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def prepare(self, value):
         return {
-            "keys": self._split(self.key_dense(value), self._shared_heads),
-            "values": self._split(self.value_dense(value), self._shared_heads),
+            "keys": self._project(self.key_dense, value, self._shared_heads),
+            "values": self._project(self.value_dense, value, self._shared_heads),
         }
 
     def init_state(self, value, max_length=None):
@@ -185,7 +185,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
         prepared = self.prepare(value) if prepared is None else prepared
-        query, mask = self._split(self.query_dense(query), self.num_heads), over_targets(value_mask)
+        query, mask = self._project(self.query_dense, query, self.num_heads), over_targets(value_mask)
         target, seen = ops.shape(query)[1], None
         if state:  # each new position sees the cache up to itself
             positions = ops.expand_dims(state["position"], 1) + ops.arange(target, dtype="int32")  # (B, T)
@@ -197,11 +197,14 @@ class MultiHeadAttention(keras.layers.Layer):
             mask = seen if mask is None else ops.logical_and(seen, mask)
         attend = self._attend if self.return_weights or (training and self.dropout) else self._attend_fused
         context, weights = attend(query, prepared["keys"], prepared["values"], mask, training)
-        context = self.output_dense(ops.reshape(context, (*ops.shape(context)[:2], self.num_heads * self.key_dim)))
-        return context, weights, {} if state is None else state
+        shape = (*ops.shape(context)[:2], self.output_dense.units)
+        context = self.output_dense(ops.reshape(context, (-1, self.num_heads * self.key_dim)))
+        return ops.reshape(context, shape), weights, {} if state is None else state
 
-    def _split(self, projected, num_heads):
-        return ops.reshape(projected, (*ops.shape(projected)[:2], num_heads, self.key_dim))  # (B, T, H, D)
+    def _project(self, dense, inputs, num_heads):
+        """Project all positions in one matrix product. With three axes Keras needs many small operations for it."""
+        projected = dense(ops.reshape(inputs, (-1, inputs.shape[-1])))
+        return ops.reshape(projected, (*ops.shape(inputs)[:2], num_heads, self.key_dim))  # (B, T, H, D)
 
     def _attend(self, query, keys, values, mask, training):
         batch, target = ops.shape(query)[:2]

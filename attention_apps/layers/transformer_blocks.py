@@ -1,4 +1,5 @@
 import keras
+from keras import ops
 
 from attention_apps.layers.dot_product_attention import MultiHeadAttention
 
@@ -174,5 +175,6 @@ class _FeedForward(keras.layers.Layer):
         self.dropout_layer.build(inputs_shape)
 
     def call(self, inputs, training=None):
-        output = self.output_dense(self.hidden_dense(self.norm(inputs)))
+        rows = ops.reshape(self.norm(inputs), (-1, inputs.shape[-1]))  # one plain matrix product for all positions
+        output = ops.reshape(self.output_dense(self.hidden_dense(rows)), ops.shape(inputs))
         return inputs + self.dropout_layer(output, training=training)

@@ -233,7 +233,7 @@ class TransformerDecoder(TransformerStack, Decoder):
             states.append(cache)
         hidden = self.norm(hidden)
         matrix = ops.cast(self.embedding.embeddings, self.compute_dtype)
-        logits = ops.matmul(hidden, ops.transpose(matrix)) + ops.cast(self.output_bias, self.compute_dtype)  # (B, T, V)
+        logits = ops.einsum("btd,vd->btv", hidden, matrix) + ops.cast(self.output_bias, self.compute_dtype)
         features = ops.concatenate([hidden, embedded], axis=-1)
         return {"logits": logits, "attention": weights, "features": features}, states
 
