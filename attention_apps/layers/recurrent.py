@@ -69,9 +69,12 @@ class Recurrent(keras.layers.Layer):
             layer.build(sequence_shape)
 
     def call(self, sequence, mask=None, initial_state=None, training=None):
-        if keras.backend.backend() != "tensorflow" or (training and _sees_gpu()):
+        if keras.backend.backend() != "tensorflow":
             return self._run_keras(sequence, mask, initial_state)
-        return self._run_kernel(sequence, mask, initial_state)
+        from attention_apps.layers import recurrent_kernels
+
+        run = self._run_keras if training and recurrent_kernels.sees_gpu() else self._run_kernel
+        return run(sequence, mask, initial_state)
 
     def _run_keras(self, sequence, mask, initial_state):
         outputs, states = [], []
@@ -133,12 +136,6 @@ class Recurrent(keras.layers.Layer):
         config = super().get_config()
         config.update({"units": self.units, "cell": self.cell, "bidirectional": self.bidirectional})
         return config
-
-
-def _sees_gpu():
-    import tensorflow as tf
-
-    return bool(tf.config.list_logical_devices("GPU"))
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")

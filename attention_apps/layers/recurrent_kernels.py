@@ -9,6 +9,11 @@ run in one loop, on an axis before the batch: `(T, B, ...)` or `(T, 2, B, ...)`.
 import tensorflow as tf
 
 
+def sees_gpu():
+    """Return whether TensorFlow sees a GPU, where Keras' own layers are faster."""
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
 def lstm(inputs, recurrent_kernel, hidden, cell, mask=None):
     """Run an LSTM over projected inputs.
 

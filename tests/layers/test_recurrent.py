@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_apps.layers import recurrent
 from attention_apps.layers.recurrent import PyramidalBidirectionalLSTM, Recurrent
 
 B, T, D, U = 3, 7, 4, 5
@@ -49,9 +48,11 @@ def run_with_gradients(run, layer, mask, state):
 @pytest.mark.parametrize("sees_gpu", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_keras_own_layer_runs_in_training_if_a_gpu_is_visible(training, sees_gpu, monkeypatch):
+    from attention_apps.layers import recurrent_kernels
+
     layer = make_layer("lstm", True)
     expected, _ = layer(SEQUENCE, mask=MASKS["padded"])
-    monkeypatch.setattr(recurrent, "_sees_gpu", lambda: sees_gpu)
+    monkeypatch.setattr(recurrent_kernels, "sees_gpu", lambda: sees_gpu)
     other = "_run_kernel" if training and sees_gpu else "_run_keras"
     monkeypatch.setattr(Recurrent, other, None)  # not to be called
     outputs, _ = layer(SEQUENCE, mask=MASKS["padded"], training=training)
