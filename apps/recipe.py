@@ -142,14 +142,17 @@ class Recipe:
         self.after_evaluate(application, options)
 
     def run_calibrate(self, options: argparse.Namespace) -> None:
-        """Fits the confidence of the trained model on half of the data, and measures it on the other half."""
+        """Fits the confidence of the trained model on half of the data, and measures it on the other half.
+
+        The model keeps what `--set` changes.
+        """
         from attention_apps.training import lower_is_better
 
         if self.calibration is None:
             raise SystemExit(f"There is no calibration for {self.task}.")
         rule = self.calibration
         raw = ["confidence.slope=1.0", "confidence.offset=0.0", "confidence.threshold=0.0"]
-        application = _with_settings(_load(options.output / "model"), raw)
+        application = _with_settings(_load(options.output / "model"), [*options.set, *raw])
         manifest = options.output / rule.data
         evaluation = application.evaluate(manifest, cache=options.output / "cache", quiet=options.quiet)
         items = evaluation.metrics[rule.metric].items

@@ -70,7 +70,7 @@ RECIPE = Recipe(
     add_arguments=add_arguments,
     # The backbone of a trained captioner is frozen, so that its features are computed once.
     calibration=Calibration(data="dev.jsonl", metric="cider", right=0.5, unsure=0.08),
-    final_settings=("encoder.trainable_from=none", "augmented_views=0", "box_weight=0"),
+    final_settings=("encoder.trainable_from=none", "augmented_views=0", "box_weight=0", "training.freeze=[]"),
 )
 
 if __name__ == "__main__":
