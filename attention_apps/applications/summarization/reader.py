@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,13 +95,26 @@ def read_text(item: Any, tokenize: Tokenize) -> ReadText:
     if not isinstance(item, str | bytes):
         raise TypeError(f"A text must be a string or bytes. Received: {type(item).__name__}")
     raw = item.encode("utf-8", "surrogatepass") if isinstance(item, str) else item
-    tokens = tokenize(split_paragraphs(tf.constant([raw])).flat_values)
-    flat = tokens.flat_values.numpy().tolist()
-    is_long = int(tf.reduce_sum(count_words(tokens))) >= MIN_WORDS
-    sentences = sentence_spans(sentence_starts(tokens).flat_values.numpy()) if is_long else []
-    paragraphs = tokens.value_rowids().numpy()[[start for start, _ in sentences]].tolist() if sentences else []
-    shown = TextShown(normalize([item])[0].numpy().decode(), [plain_token(token) for token in flat])
+    tokens, paragraph_of, starts, words, plain = (tensor.numpy() for tensor in _splitter(tokenize)(tf.constant([raw])))
+    flat = tokens.tolist()
+    sentences = sentence_spans(starts) if words >= MIN_WORDS else []
+    paragraphs = paragraph_of[[start for start, _ in sentences]].tolist() if sentences else []
+    shown = TextShown(plain.decode(), [plain_token(token) for token in flat])
     return ReadText(flat, sentences, paragraphs, shown)
+
+
+@lru_cache(maxsize=8)
+def _splitter(tokenize: Tokenize) -> Any:
+    """Return a compiled function of one text: tokens, the paragraph of each, sentence starts, words, and plain text."""
+
+    @tf.function(input_signature=[tf.TensorSpec([1], tf.string)], autograph=False)
+    def split(texts: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        tokens = tokenize(split_paragraphs(texts).flat_values)
+        words = tf.reduce_sum(count_words(tokens))
+        starts = sentence_starts(tokens).flat_values
+        return tokens.flat_values, tokens.value_rowids(), starts, words, normalize(texts)[0]
+
+    return split
 
 
 def read_text_in_graph(texts: tf.Tensor, tokenize: Tokenize) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Tensors]:
