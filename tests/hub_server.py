@@ -1,6 +1,7 @@
 """A small hub on loopback: the parts of the HTTP interface of the Hugging Face Hub that presets use.
 
-Every file is a regular one. What large files need besides is the affair of `huggingface_hub`.
+Weights are large files: they are uploaded by the protocol of Git LFS and downloaded from another address, as the Hub
+does it. Other files are part of the commit.
 """
 
 import base64
@@ -19,6 +20,7 @@ class Hub:
     def __init__(self):
         self.branches = {}
         self.commits = {}
+        self.uploads = {}
         self.requests = []
 
     def commit(self, repository, branch, files, deleted=()):
@@ -55,6 +57,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         self._answer(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def do_PUT(self):
+        self.do_POST()
 
     def _answer(self, body):
         path = unquote(urlsplit(self.path).path)
@@ -98,7 +103,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def preupload(self, body, repository, revision):
         files = [file["path"] for file in json.loads(body)["files"]]
-        return _json({"files": [{"path": path, "uploadMode": "regular", "shouldIgnore": False} for path in files]})
+        modes = {path: "lfs" if _is_large(path) else "regular" for path in files}
+        return _json(
+            {"files": [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]}
+        )
+
+    def lfs_batch(self, body, repository):
+        objects = [self._lfs_object(**entry) for entry in json.loads(body)["objects"]]
+        return _json({"transfer": "basic", "objects": objects})
+
+    def _lfs_object(self, oid, size):
+        """What to do with a large file: nothing if it is here already."""
+        actions = {} if oid in self.hub.uploads else {"upload": {"href": self.url(f"large/{oid}")}}
+        return {"oid": oid, "size": size, **({"actions": actions} if actions else {})}
+
+    def large(self, body, oid):
+        if self.command == "PUT":
+            self.hub.uploads[oid] = body
+            return 200, {}, b""
+        return 200, {}, self.hub.uploads[oid]
 
     def commit(self, body, repository, revision):
         files, deleted = {}, set()
@@ -106,6 +129,11 @@ class _Handler(BaseHTTPRequestHandler):
             entry = json.loads(line)
             if entry["key"] == "file":
                 files[entry["value"]["path"]] = base64.b64decode(entry["value"]["content"])
+            elif entry["key"] == "lfsFile":
+                data = self.hub.uploads.get(entry["value"]["oid"], b"")
+                if _sha256(data) != entry["value"]["oid"]:
+                    return _json({"error": "The large file was not uploaded, or is damaged."}, 400)
+                files[entry["value"]["path"]] = data
             elif entry["key"] == "deletedFile":
                 deleted.add(entry["value"]["path"])
         sha = self.hub.commit(repository, revision, files, deleted)
@@ -127,6 +155,12 @@ class _Handler(BaseHTTPRequestHandler):
         if name not in self.hub.commits[sha]:
             raise MissingError("EntryNotFound")
         data = self.hub.commits[sha][name]
+        if _is_large(name):
+            oid = _sha256(data)
+            self.hub.uploads[oid] = data
+            linked = {"X-Linked-ETag": f'"{oid}"', "X-Linked-Size": str(len(data)), "X-Repo-Commit": sha}
+            elsewhere = self.url(f"large/{oid}").replace("127.0.0.1", "localhost")  # the Hub's is another host, too
+            return 302, {**linked, "Location": elsewhere}, b""
         return 200, {"ETag": f'"{_oid(data)}"', "X-Repo-Commit": sha}, data
 
 
@@ -140,12 +174,22 @@ _ROUTES = {
     f"/api/models/{_REPOSITORY}/revision/(.+)": _Handler.info,
     f"/api/models/{_REPOSITORY}/tree/([^/]+)": _Handler.tree,
     f"/api/models/{_REPOSITORY}": _Handler.info,
+    rf"/{_REPOSITORY}\.git/info/lfs/objects/batch": _Handler.lfs_batch,
+    "/large/([0-9a-f]{64})": _Handler.large,
     f"/{_REPOSITORY}/resolve/([^/]+)/(.+)": _Handler.resolve,
 }
 
 
 def _json(content, status=200):
     return status, {"Content-Type": "application/json"}, json.dumps(content).encode()
+
+
+def _is_large(path):
+    return path.endswith(".safetensors")
+
+
+def _sha256(data):
+    return hashlib.sha256(data).hexdigest()
 
 
 def _oid(data):

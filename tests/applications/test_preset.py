@@ -338,6 +338,8 @@ def hub(tmp_path, monkeypatch):
             constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         )
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        # Large files go by Git LFS. The other way, Xet, is a service of its own.
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setenv("NO_PROXY", "*")
         monkeypatch.setenv("HF_TOKEN", "hf_for_the_test")
         yield hub
@@ -357,6 +359,14 @@ def test_a_preset_is_pushed_and_comes_back(recognizer, hub):
     assert again.start == f"hf://{NAME}"
     assert type(attention_apps.load(f"hf://{NAME}")) is SpeechRecognizer
     assert not any("gitattributes" in request for request in hub.requests)
+    assert any(request.startswith("PUT /large/") for request in hub.requests)
+
+
+def test_weights_that_the_hub_has_are_not_uploaded_again(recognizer, hub):
+    recognizer.push_to_hub(NAME)
+    recognizer.push_to_hub(NAME, card="# another card\n")
+    assert sum(request.startswith("PUT ") for request in hub.requests) == 1
+    assert (find_preset(f"hf://{NAME}") / "README.md").read_text() == "# another card\n"
 
 
 def test_a_second_push_replaces_the_first_and_a_revision_pins_it(recognizer, hub, files):
