@@ -298,6 +298,9 @@ def _decode(folder, name, data):
 def _parse_config(folder, data) -> Mapping[str, Any]:
     try:
         config = json.loads(_decode(folder, CONFIG, data))
+        json.dumps(config, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{folder / CONFIG}: a string has half of a surrogate pair") from None
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{folder / CONFIG}: not JSON: {error}") from None
     if not isinstance(config, dict) or not isinstance(config.get("task"), str):

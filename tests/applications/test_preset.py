@@ -192,6 +192,13 @@ def test_a_configuration_that_is_no_object_is_refused(folder, data):
         read_preset(folder)
 
 
+@pytest.mark.parametrize("config", [{"cell": "\ud800"}, {"\udfff": 1}, {"words": ["a", "\ud800b"]}])
+def test_half_of_a_surrogate_pair_in_a_configuration_is_refused(folder, config):
+    rewrite(folder, "config.json", json.dumps({"format": 2, "task": "test", "config": config}).encode())
+    with pytest.raises(ValueError, match=r"config.json: a string has half of a surrogate pair"):
+        read_preset(folder)
+
+
 def test_a_file_over_the_limit_is_not_read(folder, monkeypatch):
     monkeypatch.setitem(presets.MAX_BYTES, "weights.safetensors", 10)
     with pytest.raises(ValueError, match="weights.safetensors: larger than 10 bytes"):
