@@ -80,7 +80,7 @@ class Reader(Protocol):
     def max_batch_length(self) -> float: ...
 
     def read(self, item: Any, options: Any) -> Reading:
-        """Reads one item: a path, bytes, an array or a string.
+        """Read one item: a path, bytes, an array or a string.
 
         The sources may be a generator, so a long recording need not fit into memory.
 
@@ -90,7 +90,7 @@ class Reader(Protocol):
         ...
 
     def raw_inputs(self) -> dict[str, RawInput]:
-        """Returns the ways to call an exported model, by the name of the signature."""
+        """Return the ways to call an exported model, by the name of the signature."""
         ...
 
 
@@ -120,11 +120,11 @@ class Codec:
         return source
 
     def search_options(self, options: Any) -> Any:
-        """Adds the requirements of this task to the options, such as tokens that are never written."""
+        """Add the requirements of this task to the options, such as tokens that are never written."""
         return options
 
     def scorers(self, memory: Tensors, options: Any) -> Sequence[Any]:
-        """Returns additional scorers of the search."""
+        """Return additional scorers of the search."""
         return ()
 
     def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
@@ -144,11 +144,11 @@ class Codec:
         raise NotImplementedError
 
     def join(self, reading: Reading, parts: AnsweredParts, options: Any) -> Any:
-        """Builds the result of an item from the outputs of its sources. `parts` may be empty."""
+        """Build the result of an item from the outputs of its sources. `parts` may be empty."""
         raise NotImplementedError
 
     def failed(self, item: Any, error: str) -> Any:
-        """Returns the result of a bad item."""
+        """Return the result of a bad item."""
         raise NotImplementedError
 
     def serve(self, outputs: Tensors, context: Tensors, options: Any) -> Tensors:
@@ -157,11 +157,11 @@ class Codec:
         return {**clear_rows(outputs, status != OK), "status": status}
 
     def files(self) -> dict[str, str]:
-        """Returns additional text files of a preset, by name."""
+        """Return additional text files of a preset, by name."""
         return {}
 
     def take_files(self, texts: Mapping[str, str]) -> None:
-        """Loads the text files that `files` returned."""
+        """Load the text files that `files` returned."""
 
 
 class Examples:
@@ -191,37 +191,37 @@ class Examples:
 
     @staticmethod
     def data_check(config: Any, codec: Any) -> DataCheck:
-        """Returns the data check of this task. Without a codec there is no vocabulary yet."""
+        """Return the data check of this task. Without a codec there is no vocabulary yet."""
         raise NotImplementedError
 
     @staticmethod
     def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
-        """Computes the metrics of the task. The first one selects the weights that training keeps."""
+        """Compute the metrics of the task. The first one selects the weights that training keeps."""
         raise NotImplementedError
 
     def measure(self, results: Iterable[Any]) -> tuple[dict[str, MetricResult], list[str], list[str]]:
-        """Returns metrics, texts and sources, given an iterator over the results of all examples."""
+        """Return metrics, texts and sources, given an iterator over the results of all examples."""
         texts, sources = map(list, zip(*((result.text, result.source) for result in results), strict=True))
         references = [self.references(index) for index in range(len(self))]
         return self.metrics(texts, references, sources), texts, sources
 
     def make_vocabulary(self) -> Vocabulary:
-        """Builds the vocabulary of a new application."""
+        """Build the vocabulary of a new application."""
         raise NotImplementedError
 
     def new_words(self, codec: Any) -> Iterable[str]:
-        """Returns the words of the data that fine-tuning adds to the vocabulary."""
+        """Return the words of the data that fine-tuning adds to the vocabulary."""
         return self.make_vocabulary().words
 
     def unknown_rates(self, codec: Any) -> dict[str, float]:
-        """Returns the fraction of out-of-vocabulary tokens for each text column."""
+        """Return the fraction of out-of-vocabulary tokens for each text column."""
         return {}
 
     def fit_codec(self, codec: Any) -> None:
-        """Fits the parts of the codec that depend on the texts, besides the vocabulary."""
+        """Fit the parts of the codec that depend on the texts, besides the vocabulary."""
 
     def bind(self, codec: Any, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
-        """Prepares the examples for a model.
+        """Prepare the examples for a model.
 
         Args:
             cache: folder for features that are computed once per source.
@@ -231,19 +231,19 @@ class Examples:
         self.codec = codec
 
     def batches(self, training_config: Any) -> Batches:
-        """Returns batches of `{"source": ..., "tokens": ...}` for training."""
+        """Return batches of `{"source": ..., "tokens": ...}` for training."""
         raise NotImplementedError
 
     def reading(self, index: int) -> Reading:
-        """Returns an example as input of the pipeline. Its `item` names the example."""
+        """Return an example as input of the pipeline. Its `item` names the example."""
         raise NotImplementedError
 
     def references(self, index: int) -> list[str]:
-        """Returns the reference texts of an example."""
+        """Return the reference texts of an example."""
         return [self.rows[index][self.columns[1]]]
 
     def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
-        """Converts token ids that were sampled for examples to texts."""
+        """Convert token ids that were sampled for examples to texts."""
         ids = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor()
         return [text.decode() for text in self.codec.texts(ids[:, tf.newaxis], {})[:, 0].numpy()]
 
@@ -257,7 +257,7 @@ class OutputOptions:
 
 
 def no_extra_loss(config: Any) -> None:
-    """Returns `None`: most tasks train with cross-entropy alone."""
+    """Return `None`: most tasks train with cross-entropy alone."""
 
 
 @dataclass(frozen=True)

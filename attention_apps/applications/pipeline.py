@@ -195,7 +195,7 @@ def _run(pipeline, batch, signature):
 
 
 def _stack(arrays: Sequence[np.ndarray], spec: tf.TensorSpec) -> np.ndarray:
-    """Stacks arrays along a new batch axis, padded with zeros or empty strings."""
+    """Stack arrays along a new batch axis, padded with zeros or empty strings."""
     arrays = [np.asarray(array) for array in arrays]
     if all(array.shape == arrays[0].shape for array in arrays):
         return np.stack(arrays)

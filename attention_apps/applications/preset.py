@@ -170,7 +170,7 @@ def write_preset(folder: str | os.PathLike, preset: Preset, card: str, bits: int
 
 
 def read_preset(folder: str | os.PathLike) -> Preset:
-    """Verify the hash of every file in a folder, then reads them. Raises `ValueError` if anything is wrong."""
+    """Verify the hash of every file in a folder, then read them. Raises `ValueError` if anything is wrong."""
     from safetensors.numpy import load
 
     folder = Path(folder)

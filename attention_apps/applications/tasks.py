@@ -15,13 +15,13 @@ TASKS = {
 
 
 def application_class(task: str) -> Any:
-    """Imports and returns the application class of a task."""
+    """Import and returns the application class of a task."""
     module, name, _ = TASKS[task]
     return getattr(importlib.import_module(module), name)
 
 
 def load(name_or_folder: str | os.PathLike) -> Any:
-    """Loads a preset of any task.
+    """Load a preset of any task.
 
     Args:
         name_or_folder: the name of a preset in the package, a folder that `save` wrote, or `hf://user/model`,

@@ -52,7 +52,7 @@ class Client:
         signature: str | None = None,
         version: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Returns one prediction per row.
+        """Return one prediction per row.
 
         Args:
             model: name of the model on the server.
@@ -68,11 +68,11 @@ class Client:
         return self._call(f"{_path(model, version)}:predict", request)["predictions"]
 
     def status(self, model: str) -> list[dict[str, Any]]:
-        """Returns the state of each version, as `{"version": "1", "state": "AVAILABLE", ...}`."""
+        """Return the state of each version, as `{"version": "1", "state": "AVAILABLE", ...}`."""
         return self._call(_path(model))["model_version_status"]
 
     def metadata(self, model: str) -> dict[str, Any]:
-        """Returns the inputs and outputs of each signature."""
+        """Return the inputs and outputs of each signature."""
         return self._call(f"{_path(model)}/metadata")["metadata"]["signature_def"]["signature_def"]
 
     def _call(self, path, content=None):
@@ -101,7 +101,7 @@ def _message(error):
 
 
 def _to_json(value):
-    """Converts bytes to base64 and NumPy arrays to lists."""
+    """Convert bytes to base64 and NumPy arrays to lists."""
     if isinstance(value, bytes | bytearray | memoryview):
         return {"b64": base64.b64encode(value).decode()}
     if isinstance(value, list | tuple):

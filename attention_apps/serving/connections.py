@@ -75,7 +75,7 @@ class LimitedConnection(H11Protocol):
         return [one for one in self.connections if not one.transport.is_closing()]
 
     def _close_after(self, seconds):
-        """Aborts the connection unless its state changes before."""
+        """Abort the connection unless its state changes before."""
         self.since = self.loop.time()
         if self._timer is not None:
             self._timer.cancel()

@@ -48,19 +48,19 @@ class Caption(Result):
 
     @classmethod
     def failed(cls, source: Any, error: str) -> "Caption":
-        """Returns the result of an image that could not be captioned."""
+        """Return the result of an image that could not be captioned."""
         return cls("", float("-inf"), [], [], None, error=error, source=source)
 
     def plot(self, path: str | os.PathLike | None = None) -> "Figure":
-        """Draws where the model looked for each word. The path's suffix selects PNG, SVG or PDF."""
+        """Draw where the model looked for each word. The path's suffix selects PNG, SVG or PDF."""
         return draw_photo_attention(self._shown(), path)
 
     def to_html(self, path: str | os.PathLike | None = None) -> str:
-        """Writes a self-contained page that highlights where the model looked for the word under the pointer."""
+        """Write a self-contained page that highlights where the model looked for the word under the pointer."""
         return write_photo_attention(self._shown(), self.alternatives, path)
 
     def _repr_html_(self) -> str | None:
-        """Returns the HTML that a notebook shows: the photo and its words, with their own styles."""
+        """Return the HTML that a notebook shows: the photo and its words, with their own styles."""
         return None if self.pixels is None else photo_attention_html(self._shown(), self.alternatives)
 
     def _shown(self):

@@ -59,7 +59,7 @@ class ImageCaptioner(Application):
     def caption(self, images: Sequence[Image], **options: Any) -> list[Caption]: ...
 
     def caption(self, images: Image | Sequence[Image], **options: Any) -> Caption | list[Caption]:
-        """Captions one image or a list of images: paths, bytes, PIL images or arrays.
+        """Caption one image or a list of images: paths, bytes, PIL images or arrays.
 
         A single image that cannot be read raises an error. In a list, its caption has an `error` and no text.
 
@@ -70,7 +70,7 @@ class ImageCaptioner(Application):
 
 
 def make_model(config: CaptionerConfig, vocabulary: Vocabulary) -> Seq2Seq:
-    """Builds the encoder and the decoder of a captioner."""
+    """Build the encoder and the decoder of a captioner."""
     encoder = ImageEncoder(
         config.encoder.backbone,
         config.encoder.image_size,

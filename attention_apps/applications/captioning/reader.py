@@ -49,7 +49,7 @@ class ImageReader:
         return {DEFAULT_SIGNATURE: RawInput(self.in_graph, specs, {"image_bytes": [example]}, {"image_bytes": _NOTE})}
 
     def _shrink(self, pixels: np.ndarray) -> np.ndarray:
-        """Returns the photo for the caption's plots: reduced in size, and cropped to what the model sees."""
+        """Return the photo for the caption's plots: reduced in size, and cropped to what the model sees."""
         if self.fit == "crop":
             side = min(pixels.shape[:2])
             top, left = ((length - side) // 2 for length in pixels.shape[:2])

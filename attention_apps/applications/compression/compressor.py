@@ -44,7 +44,7 @@ class SentenceCompressor(Application):
     def compress(self, texts: Sequence[str | bytes], **options: Any) -> list[Compression]: ...
 
     def compress(self, texts: str | bytes | Sequence[str | bytes], **options: Any) -> Compression | list[Compression]:
-        """Compresses one text or a list of texts: strings, or UTF-8 bytes.
+        """Compress one text or a list of texts: strings, or UTF-8 bytes.
 
         A single item that is not a text raises an error. In a list, its result has an `error` and no text.
 
@@ -55,7 +55,7 @@ class SentenceCompressor(Application):
 
 
 def make_model(config: CompressorConfig, vocabulary: Vocabulary) -> Seq2Seq:
-    """Builds the encoder and the decoder of a compressor."""
+    """Build the encoder and the decoder of a compressor."""
     encoder = TextEncoder(
         len(vocabulary),
         config.encoder.embedding_dim,

@@ -38,7 +38,7 @@ class SentenceReader:
         return Reading(make_sources(text.tokens, passages), item, text.shown)
 
     def in_graph(self, text: tf.Tensor) -> tuple[Tensors, Tensors]:
-        """Reads all sentences of all texts. The context says which text each sentence belongs to."""
+        """Read all sentences of all texts. The context says which text each sentence belongs to."""
         tokens, starts, context = read_text_in_graph(text, tokenize_sentence)
         pieces = piece_starts(starts, self.max_length).flat_values
         rows = tf.boolean_mask(tokens.value_rowids(), pieces)

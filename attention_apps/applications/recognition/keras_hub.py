@@ -74,7 +74,7 @@ class HubMoonshine:
         return Vocabulary(name if _is_usable(name) else f"<unused_{index}>" for index, name in names)
 
     def copy_weights(self, encoder: MoonshineEncoder, decoder: MoonshineDecoder) -> None:
-        """Copies the weights to layers with the sizes of `config` and `vocabulary`."""
+        """Copy the weights to layers with the sizes of `config` and `vocabulary`."""
         hub = self.backbone
         for convolution, hub_convolution in zip(encoder.convolutions, (hub.conv1, hub.conv2, hub.conv3), strict=True):
             convolution.set_weights(hub_convolution.get_weights())

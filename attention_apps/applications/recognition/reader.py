@@ -72,7 +72,7 @@ class AudioReader:
         return self._check(waveform, lengths, status)
 
     def _check(self, waveform, lengths, status):
-        """Leaves no samples of recordings that are not answered."""
+        """Leave no samples of recordings that are not answered."""
         status = tf.where((status == OK) & is_silent_in_graph(waveform, lengths), SILENT, status)
         is_short = tf.cast(lengths, tf.float64) / SAMPLE_RATE < MIN_SECONDS
         status = tf.where(((status == OK) | (status == SILENT)) & is_short, TOO_SHORT, status)

@@ -51,7 +51,7 @@ class SpeechRecognizer(Application):
 
     @classmethod
     def from_keras_hub(cls, model: Any, config: RecognizerConfig | None = None) -> Self:
-        """Makes a recognizer from a Moonshine of KerasHub, with our search, word times, training and export.
+        """Make a recognizer from a Moonshine of KerasHub, with our search, word times, training and export.
 
         The weights are copied, so that `save` writes a preset of this package, which loads without KerasHub.
 
@@ -78,7 +78,7 @@ class SpeechRecognizer(Application):
     def transcribe(
         self, recordings: Recording | Sequence[Recording], quiet: bool = False, **options: Any
     ) -> Transcript | list[Transcript]:
-        """Transcribes one recording, or each of a list: paths, the bytes of files, or pairs `(samples, rate)`.
+        """Transcribe one recording, or each of a list: paths, the bytes of files, or pairs `(samples, rate)`.
 
         A single recording that cannot be read raises an error; in a list it gets a transcript with its `error`.
 
@@ -91,7 +91,7 @@ class SpeechRecognizer(Application):
         return self.answer(recordings, options, quiet, is_one)
 
     def fit_language_model(self, texts: Iterable[str], order: int = 6) -> None:
-        """Counts the n-grams of letters of texts; searches with a `language_model_weight` use them.
+        """Count the n-grams of letters of texts; searches with a `language_model_weight` use them.
 
         The model knows the letters of the recognizer, and is saved with it.
         """
@@ -101,7 +101,7 @@ class SpeechRecognizer(Application):
 
 
 def make_listener_and_speller(config: RecognizerConfig, vocabulary: Vocabulary) -> Seq2Seq:
-    """Builds Listen, Attend and Spell."""
+    """Build Listen, Attend and Spell."""
     size = len(vocabulary)
     encoder = Listener(
         size,
@@ -119,7 +119,7 @@ def make_listener_and_speller(config: RecognizerConfig, vocabulary: Vocabulary) 
 
 
 def make_moonshine(config: RecognizerConfig, vocabulary: Vocabulary) -> Seq2Seq:
-    """Builds Moonshine."""
+    """Build Moonshine."""
     sizes = config.moonshine
     assert sizes is not None
     shared = {

@@ -144,11 +144,11 @@ class Transcript(Result):
         return weights
 
     def plot(self, path: str | os.PathLike | None = None) -> "Figure":
-        """Draws the waveform with the words below it, each where it was said."""
+        """Draw the waveform with the words below it, each where it was said."""
         return draw_speech(self._alignments(), path)
 
     def to_html(self, path: str | os.PathLike | None = None) -> str:
-        """Writes a page with the words below the waveform and a table of their times."""
+        """Write a page with the words below the waveform and a table of their times."""
         return write_speech(self._alignments(), path)
 
     def to_srt(self) -> str:

@@ -66,7 +66,7 @@ class SummaryDecodingOptions(DecodingOptions):
 
 
 def require_word_limits(options: Any) -> None:
-    """Checks `min_words` and `max_words`."""
+    """Check `min_words` and `max_words`."""
     require_at_least(options, 0, "min_words")
     require_at_least(options, max(options.min_words, 1), "max_words")
 

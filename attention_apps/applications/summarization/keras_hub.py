@@ -44,7 +44,7 @@ class HubTokenizer:
         self.vocabulary = Vocabulary(_names(self.tokenizer, self.hub_tokens))
 
     def tokenize(self, strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
-        """Returns the sub-words of each text, `(batch, None)`. In a graph it uses ops of TensorFlow Text."""
+        """Return the sub-words of each text, `(batch, None)`. In a graph it uses ops of TensorFlow Text."""
         texts = text.normalize(strings)
         if tf.inside_function():
             with tf.init_scope():  # the tables that it creates on first use must not belong to a graph
@@ -57,7 +57,7 @@ class HubTokenizer:
         return tf.gather(tf.constant(self.vocabulary.tokens), tf.gather(self.hub_tokens.our_ids, ids))
 
     def detokenize(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Converts ids `(batch, num_best, target)` to texts."""
+        """Convert ids `(batch, num_best, target)` to texts."""
         rows = tf.reshape(token_ids, [-1, tf.shape(token_ids)[-1]])
         pieces = tf.ragged.boolean_mask(tf.gather(self.hub_tokens.hub_ids, rows), rows >= len(SPECIAL_TOKENS))
         return tf.reshape(text.normalize(_detokenized(self.tokenizer, pieces)), tf.shape(token_ids)[:2])
@@ -79,7 +79,7 @@ class HubCodec(SummaryCodec):
         return {"token_ids": self.vocabulary.lookup(source["tokens"])}
 
     def search_options(self, options: SummaryDecodingOptions) -> SummaryDecodingOptions:
-        """Rejects lengths that do not fit into the decoder's cache."""
+        """Reject lengths that do not fit into the decoder's cache."""
         longest = self.config.decoder.max_length - len(self.tokenizer.hub_tokens.before_start)
         if options.max_length > longest:
             raise ValueError(
@@ -102,12 +102,12 @@ class HubCodec(SummaryCodec):
         return self.tokenizer.detokenize(token_ids)
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes a KerasHub preset, which `from_keras_hub` and KerasHub can read."""
+        """Write a KerasHub preset, which `from_keras_hub` and KerasHub can read."""
         self.tokenizer.language_model.save_to_preset(os.fspath(folder))
 
 
 def _make_examples_class(tokenizer: HubTokenizer) -> type[SummaryExamples]:
-    """Returns the class of examples for a KerasHub model, whose vocabulary is fixed."""
+    """Return the class of examples for a KerasHub model, whose vocabulary is fixed."""
 
     class HubExamples(SummaryExamples):
         @staticmethod
@@ -134,7 +134,7 @@ def _make_examples_class(tokenizer: HubTokenizer) -> type[SummaryExamples]:
 
 
 def keras_hub_parts(model: Any, config: SummarizerConfig | None) -> tuple[SummarizerConfig, Vocabulary, Parts]:
-    """Returns the configuration, vocabulary and parts for a `Seq2SeqLM`, or for the name or folder of its preset."""
+    """Return the configuration, vocabulary and parts for a `Seq2SeqLM`, or for the name or folder of its preset."""
     import keras_hub
 
     if isinstance(model, str | os.PathLike):
@@ -160,7 +160,7 @@ def keras_hub_parts(model: Any, config: SummarizerConfig | None) -> tuple[Summar
 
 
 def _config_for(language_model, hub_tokens):
-    """Returns the configuration of a new summarizer, with the source length of the model's preprocessor."""
+    """Return the configuration of a new summarizer, with the source length of the model's preprocessor."""
     preprocessor = language_model.preprocessor
     frame = len(hub_tokens.before_source) + len(hub_tokens.after_source)
     room = min(preprocessor.decoder_sequence_length, _MAX_LENGTH)
@@ -174,7 +174,7 @@ def _config_for(language_model, hub_tokens):
 
 
 def _names(tokenizer, hub_tokens):
-    """Returns a unique name for each of our ids after the special tokens."""
+    """Return a unique name for each of our ids after the special tokens."""
     hub_ids = hub_tokens.hub_ids[len(SPECIAL_TOKENS) :]
     raw = [tokenizer.id_to_token(index) for index in hub_ids]
     spelled = _detokenized(tokenizer, tf.ragged.constant([[index] for index in hub_ids], tf.int32))
@@ -189,5 +189,5 @@ def _names(tokenizer, hub_tokens):
 
 
 def _detokenized(tokenizer, ids):
-    """Converts ragged ids to texts. Outside a graph, KerasHub returns a list."""
+    """Convert ragged ids to texts. Outside a graph, KerasHub returns a list."""
     return tf.convert_to_tensor(tokenizer.detokenize(ids), tf.string)

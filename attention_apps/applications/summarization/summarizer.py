@@ -47,7 +47,7 @@ class TextSummarizer(Application):
 
     @classmethod
     def from_keras_hub(cls, model: Any, config: SummarizerConfig | None = None) -> Self:
-        """Makes a summarizer from a pretrained KerasHub model, with our search, training and alignments.
+        """Make a summarizer from a pretrained KerasHub model, with our search, training and alignments.
 
         It reads and writes the sub-words of the model's own tokenizer, without copying.
 
@@ -68,7 +68,7 @@ class TextSummarizer(Application):
     def summarize(self, texts: Sequence[str | bytes], **options: Any) -> list[Summary]: ...
 
     def summarize(self, texts: str | bytes | Sequence[str | bytes], **options: Any) -> Summary | list[Summary]:
-        """Summarizes one text or a list of texts: strings, or UTF-8 bytes.
+        """Summarize one text or a list of texts: strings, or UTF-8 bytes.
 
         A single item that is not a text raises an error. In a list, its summary has an `error` and no text.
 
@@ -79,7 +79,7 @@ class TextSummarizer(Application):
 
 
 def make_model(config: SummarizerConfig, vocabulary: Vocabulary) -> Seq2Seq:
-    """Builds the encoder and the decoder of a summarizer."""
+    """Build the encoder and the decoder of a summarizer."""
     size, encoder = len(vocabulary), config.encoder
     shared = {"num_layers": encoder.num_layers, "dropout": encoder.dropout, "name": "encoder"}
     if config.encoder_kind == "recurrent":

@@ -60,7 +60,7 @@ class TranslationReader:
         return Reading([make_source(flat, span, is_word[slice(*span)].any()) for span in spans], item, shown)
 
     def in_graph(self, text: tf.Tensor) -> tuple[Tensors, Tensors]:
-        """Reads the sentences of all texts; the context says which line and which text each belongs to."""
+        """Read the sentences of all texts; the context says which line and which text each belongs to."""
         is_too_long = tf.strings.length(text) > MAX_EXPORTED_BYTES
         lines = tf.strings.split(tf.where(is_too_long, "", text), "\n")
         words = split_words(lines.flat_values)

@@ -46,7 +46,7 @@ class TextTranslator(Application):
     def translate(self, texts: Sequence[str | bytes], **options: Any) -> list[Translation]: ...
 
     def translate(self, texts: str | bytes | Sequence[str | bytes], **options: Any) -> Translation | list[Translation]:
-        """Translates one text, or each of a list: strings, or bytes of UTF-8.
+        """Translate one text, or each of a list: strings, or bytes of UTF-8.
 
         A single item that is not a text raises an error; in a list it gets a translation with its `error` and no text.
 
