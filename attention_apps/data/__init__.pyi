@@ -1,7 +1,6 @@
 from .batches import Batches
 from .caches import FeatureCache, ProbeCache
-from .data_check import DataCheck
-from .data_report import DataReport
+from .data_check import DataCheck, DataReport
 from .manifest import LineReader, Manifest, Row, group_rows, hold_out
 
 __all__ = [

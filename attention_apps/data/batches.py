@@ -3,12 +3,13 @@
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
+from keras import tree
 
 from attention_apps.checks import require, require_at_least
 
@@ -94,7 +95,8 @@ class Batches:
         self.augment = augment
         self.pad_to_multiple = pad_to_multiple
         self.threads = threads
-        self._entries = list(_entries(signature))
+        self._signature = signature
+        self._entries = tree.flatten_with_path(signature)
         self._plans: dict[int, _Plan] = {}
         self._lock = threading.Lock()
         self._number = next(_NUMBERS)
@@ -123,11 +125,14 @@ class Batches:
         end = self.num_batches(epoch)
         require(0 <= start <= end, "start", f"between 0 and {end}", start)
         require(0 <= shard < num_shards, "shard", f"between 0 and {num_shards - 1}", shard)
-        number, types, specs = self._number, [spec.dtype for _, spec in self._entries], self._entries
+        number, signature, specs = self._number, self._signature, [spec for _, spec in self._entries]
 
         def load(batch: tf.Tensor) -> dict[str, Any]:
             where = [number, epoch, batch, shard, num_shards]
-            return _pack(tf.numpy_function(_compute, where, types, stateful=False), specs)
+            arrays = tf.numpy_function(_compute, where, [spec.dtype for spec in specs], stateful=False)
+            for array, spec in zip(arrays, specs):
+                array.set_shape([None, *spec.shape])
+            return tree.pack_sequence_as(signature, arrays)
 
         dataset = tf.data.Dataset.range(start, end).map(load, num_parallel_calls=self.threads, deterministic=True)
         dataset.batches = self  # keeps the batches alive while anything iterates over them
@@ -219,17 +224,6 @@ def _compute(number: int, epoch: int, batch: int, shard: int, num_shards: int) -
     return _LIVING[int(number)].compute(int(epoch), int(batch), int(shard), int(num_shards))
 
 
-def _pack(tensors: list[tf.Tensor], entries: list[tuple[tuple[str, ...], tf.TensorSpec]]) -> dict[str, Any]:
-    batch: dict[str, Any] = {}
-    for tensor, (path, spec) in zip(tensors, entries):
-        tensor.set_shape([None, *spec.shape])
-        table = batch
-        for name in path[:-1]:
-            table = table.setdefault(name, {})
-        table[path[-1]] = tensor
-    return batch
-
-
 def _check_lengths(lengths: Sequence[float] | np.ndarray, count: int) -> np.ndarray:
     lengths = np.asarray(lengths, dtype=np.float64)
     if lengths.shape != (count,):
@@ -237,16 +231,6 @@ def _check_lengths(lengths: Sequence[float] | np.ndarray, count: int) -> np.ndar
     if not (np.isfinite(lengths) & (lengths >= 0)).all():
         raise ValueError("`lengths` must be finite numbers, 0 or more.")
     return lengths
-
-
-def _entries(
-    signature: Mapping[str, Any], path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], tf.TensorSpec]]:
-    for name, value in signature.items():
-        if isinstance(value, Mapping):
-            yield from _entries(value, (*path, name))
-        else:
-            yield (*path, name), value
 
 
 def _entry(example: Example, path: tuple[str, ...], spec: tf.TensorSpec) -> np.ndarray:

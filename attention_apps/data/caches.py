@@ -49,7 +49,7 @@ class ProbeCache:
         self.probe_name = probe_name
         self._results = _read_results(self.path)
         self._unsaved = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def probe(self, source: str, compute: Callable[[str], float | None]) -> float | None:
         """Return the cached length of a source, or call `compute`. May be called from several threads.
@@ -66,7 +66,7 @@ class ProbeCache:
                 self._results[key] = result
                 self._unsaved += 1
                 if self._unsaved >= SAVE_EVERY:
-                    self._save()
+                    self.save()
         length, message = result
         if message is not None:
             raise ValueError(message)
@@ -75,14 +75,12 @@ class ProbeCache:
     def save(self) -> None:
         """Write all results to disk."""
         with self._lock:
-            if self._unsaved:
-                self._save()
-
-    def _save(self) -> None:
-        lines = [json.dumps(_HEADER), *(json.dumps([*key, *result]) for key, result in self._results.items())]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        files.replace_file(self.path, "".join(f"{line}\n" for line in lines).encode())
-        self._unsaved = 0
+            if not self._unsaved:
+                return
+            lines = [json.dumps(_HEADER), *(json.dumps([*key, *result]) for key, result in self._results.items())]
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            files.replace_file(self.path, "".join(f"{line}\n" for line in lines).encode())
+            self._unsaved = 0
 
 
 def _compute_result(source: str, compute: Callable[[str], float | None]) -> ProbeResult:

@@ -144,7 +144,15 @@ class Manifest:
 
     def rows(self, on_problem: Callable[[Problem], None] = raise_problem) -> Iterator[Row]:
         """Yield the rows. A broken row is passed to `on_problem` and left out."""
-        file = _captions_file(Path(self.path)) if Path(self.path).is_dir() else Path(self.path)
+        file = Path(self.path)
+        if file.is_dir():
+            names = [*CAPTION_FILES, *(f"{name}.gz" for name in CAPTION_FILES)]
+            found = sorted({path for name in names for path in file.glob(name)})
+            if len(found) != 1:
+                several = f"several captions files ({', '.join(path.name for path in found)})"
+                what = several if found else "no captions file"
+                raise ValueError(f"The folder {file} has {what}. It needs one of: {', '.join(CAPTION_FILES)}")
+            file = found[0]
         lines = LineReader(file, on_problem)
         for line, values in read_records(lines, self.columns):
             message = self._bad_value(values)
@@ -191,15 +199,6 @@ def hold_out(rows: Sequence[Row], column: str, count: int, seed: int) -> tuple[l
 
 
 _Records = Iterator[tuple[int, dict[str, Any]]]
-
-
-def _captions_file(folder: Path) -> Path:
-    names = [*CAPTION_FILES, *(f"{name}.gz" for name in CAPTION_FILES)]
-    found = sorted({file for name in names for file in folder.glob(name)})
-    if len(found) != 1:
-        what = f"several captions files ({', '.join(file.name for file in found)})" if found else "no captions file"
-        raise ValueError(f"The folder {folder} has {what}. It needs one of: {', '.join(CAPTION_FILES)}")
-    return found[0]
 
 
 def read_records(lines: LineReader, columns: Mapping[str, str], seek: Callable[[], None] = lambda: None) -> _Records:

@@ -6,11 +6,26 @@ ones that end become finished hypotheses; the best of the others become the live
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from keras import ops
 
-from attention_apps.decoding.options import DecodingOptions, DecodingResult, make_result
+from attention_apps.decoding.options import (
+    Candidates,
+    DecodingOptions,
+    DecodingResult,
+    NextTokens,
+    best_candidates,
+    best_future_scores,
+    coverage_scores,
+    forced_at,
+    forced_tokens,
+    make_result,
+    penalize_length,
+    score_next_tokens,
+    values_of,
+)
 from attention_apps.decoding.sampling import write_sequences
 from attention_apps.decoding.scorers import (
     ScoredStep,
@@ -20,22 +35,9 @@ from attention_apps.decoding.scorers import (
     Step,
     Tensor,
     as_tensors,
-    batch_size,
     join_scorers,
     keep_shape,
     largest_gain,
-)
-from attention_apps.decoding.scoring import (
-    Candidates,
-    NextTokens,
-    best_candidates,
-    best_future_scores,
-    coverage_scores,
-    forced_at,
-    forced_tokens,
-    penalize_length,
-    score_next_tokens,
-    values_of,
 )
 
 
@@ -86,30 +88,32 @@ def beam_search(
         prefix: forced first tokens of each item, `(batch, length)`, padded with 0.
         normalized: whether `step` always returns log-probabilities. Saves a pass over the vocabulary.
     """
-    state = as_tensors(state)
-    batch = batch_size(state)
+    state, batch = as_tensors(state)
     forced = forced_tokens(prefix, batch, options)
     scored_step, state = join_scorers(step, state, scorers)
     if options.beam_size == 1:
+        return write_sequences(
+            scored_step,
+            state,
+            batch,
+            forced,
+            options,
+            choose=lambda scores, position: ops.cast(ops.argmax(scores, axis=-1), "int32"),
+            normalized=normalized,
+        )
+    state, _ = as_tensors(state)
+    return _BeamSearch(scored_step, forced, largest_gain(scorers), options, normalized).run(state, batch)
 
-        def most_likely(scores: Tensor, position: Tensor) -> Tensor:
-            return ops.cast(ops.argmax(scores, axis=-1), "int32")
 
-        return write_sequences(scored_step, state, batch, forced, options, most_likely, normalized=normalized)
-    return _BeamSearch(scored_step, forced, largest_gain(scorers), options, normalized).run(as_tensors(state), batch)
-
-
+@dataclass(frozen=True)
 class _BeamSearch:
     """The loop of one search. What changes from step to step are the `_Variables`."""
 
-    def __init__(
-        self, step: ScoredStep, forced: Tensor | None, gain: float, options: DecodingOptions, normalized: bool
-    ) -> None:
-        self.step = step
-        self.forced = forced
-        self.gain = gain
-        self.options = options
-        self.normalized = normalized
+    step: ScoredStep
+    forced: Tensor | None
+    gain: float
+    options: DecodingOptions
+    normalized: bool
 
     def run(self, state: State, batch: int | Tensor) -> DecodingResult:
         """Run the search. The first step has one hypothesis per item and shows which entries of the state change."""
@@ -118,10 +122,8 @@ class _BeamSearch:
         outputs, new_state = self.step(start, state)
         split = SplitState(state, new_state, self.options.beam_size)
         # One empty live hypothesis per item, and no finished ones: every score is -inf.
-        zeros, missing = (
-            ops.zeros((batch, 1), "float32"),
-            ops.full((batch, self.options.num_best), -math.inf, "float32"),
-        )
+        zeros = ops.zeros((batch, 1), "float32")
+        missing = ops.full((batch, self.options.num_best), -math.inf, "float32")
         live = Live(ops.zeros((batch, 1, self.options.max_length), "int32"), zeros, zeros)
         tokens = ops.zeros((batch, self.options.num_best, self.options.max_length), "int32")
         finished = Finished(tokens, missing, missing)

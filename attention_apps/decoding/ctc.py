@@ -4,6 +4,7 @@ The blank is id 0, the padding of our tokens. Start and end tokens are not lette
 """
 
 import math
+from dataclasses import dataclass
 
 import tensorflow as tf
 from keras import ops
@@ -31,9 +32,12 @@ def ctc_losses(logits: tf.Tensor, mask: tf.Tensor, tokens: tf.Tensor) -> tuple[t
     """
     logits = tf.cast(logits, tf.float32)
     frames = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
-    fits = frames >= _frames_needed(tokens)
     letters = tf.where(tokens > END, tf.cast(tokens, tf.int32), BLANK)
     is_empty = tf.reduce_all(letters == BLANK, axis=1)
+    # One frame for each letter, and a blank between two equal letters.
+    repeats = (letters[:, 1:] != BLANK) & (letters[:, 1:] == letters[:, :-1])
+    frames_needed = tf.math.count_nonzero(letters, axis=1, dtype=tf.int32)
+    fits = frames >= frames_needed + tf.math.count_nonzero(repeats, axis=1, dtype=tf.int32)
     # The kernel rejects a text without letters. Such rows, and those that do not fit, get a placeholder.
     placeholder = tf.one_hot(0, tf.shape(letters)[1], on_value=UNKNOWN, off_value=BLANK, dtype=tf.int32)
     spelled = tf.where((is_empty | ~fits)[:, tf.newaxis], placeholder, letters)
@@ -50,14 +54,6 @@ def ctc_losses(logits: tf.Tensor, mask: tf.Tensor, tokens: tf.Tensor) -> tuple[t
     blank_losses = tf.reduce_logsumexp(logits, axis=-1) - logits[..., BLANK]
     silence_losses = tf.reduce_sum(tf.where(mask, blank_losses, 0.0), axis=1)
     return tf.where(fits, tf.where(is_empty, silence_losses, losses), 0.0), fits
-
-
-def _frames_needed(tokens: tf.Tensor) -> tf.Tensor:
-    """Return the minimum number of frames, `(batch,)`: one for each letter, and a blank between two equal letters."""
-    tokens = tf.cast(tokens, tf.int32)
-    is_letter = tokens > END
-    repeats = is_letter[:, 1:] & (tokens[:, 1:] == tokens[:, :-1])
-    return tf.reduce_sum(tf.cast(is_letter, tf.int32), axis=1) + tf.reduce_sum(tf.cast(repeats, tf.int32), axis=1)
 
 
 def ctc_prefix_scorer(
@@ -87,10 +83,20 @@ def ctc_prefix_scorer(
     # A padding frame is a blank with probability 1, which changes no probability of a text.
     only_blank = ops.where(ops.arange(ops.shape(log_probs)[-1]) == BLANK, 0.0, VERY_NEGATIVE)
     log_probs = ops.where(ops.expand_dims(ops.cast(mask, "bool"), -1), log_probs, only_blank)
-    prefix_scorer = _PrefixScorer(start_token, end_token)
-    return Scorer(prefix_scorer, prefix_scorer.init_state(log_probs), weight, upper_bound=0.0)
+    # The state of the empty prefix: all frames are blank.
+    blank = _with_first(0.0, ops.cumsum(log_probs[..., BLANK], axis=1))
+    nothing = ops.zeros_like(blank[:, 0])
+    state = {
+        "log_probs": log_probs,
+        "letter": ops.full_like(blank, VERY_NEGATIVE),
+        "blank": blank,
+        "prefix": nothing,
+        "last": ops.cast(nothing, "int32"),
+    }
+    return Scorer(_PrefixScorer(start_token, end_token), state, weight, upper_bound=0.0)
 
 
+@dataclass(frozen=True)
 class _PrefixScorer:
     """Keeps the forward probabilities of a prefix as the state of a hypothesis.
 
@@ -102,21 +108,8 @@ class _PrefixScorer:
     - `last`, `(rows,)`: the last token of the prefix, 0 for the empty prefix.
     """
 
-    def __init__(self, start_token: int, end_token: int) -> None:
-        self.start_token = start_token
-        self.end_token = end_token
-
-    def init_state(self, log_probs: Tensor) -> State:
-        """Return the state of the empty prefix: all frames are blank."""
-        blank = _with_first(0.0, ops.cumsum(log_probs[..., BLANK], axis=1))
-        nothing = ops.zeros_like(blank[:, 0])
-        return {
-            "log_probs": log_probs,
-            "letter": ops.full_like(blank, VERY_NEGATIVE),
-            "blank": blank,
-            "prefix": nothing,
-            "last": ops.cast(nothing, "int32"),
-        }
+    start_token: int
+    end_token: int
 
     def __call__(self, token: Tensor, state: State) -> tuple[Tensor, State]:
         """Extend each prefix by the last token, unless that is the start token, and score all next tokens."""

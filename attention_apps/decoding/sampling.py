@@ -8,7 +8,18 @@ import keras
 from keras import ops, tree
 
 from attention_apps.checks import require
-from attention_apps.decoding.options import DecodingOptions, DecodingResult, make_result
+from attention_apps.decoding.options import (
+    DecodingOptions,
+    DecodingResult,
+    best_candidates,
+    coverage_scores,
+    forced_at,
+    forced_tokens,
+    make_result,
+    penalize_length,
+    score_next_tokens,
+    values_of,
+)
 from attention_apps.decoding.scorers import (
     ScoredStep,
     Scorer,
@@ -16,20 +27,9 @@ from attention_apps.decoding.scorers import (
     Step,
     Tensor,
     as_tensors,
-    batch_size,
     join_scorers,
     keep_shape,
-    repeat_rows,
     repeat_state,
-)
-from attention_apps.decoding.scoring import (
-    best_candidates,
-    coverage_scores,
-    forced_at,
-    forced_tokens,
-    penalize_length,
-    score_next_tokens,
-    values_of,
 )
 
 # Chooses tokens `(rows,)` from the scores of all tokens `(rows, vocabulary)` and the position.
@@ -74,8 +74,7 @@ def sample(
     require(num_samples >= 1, "num_samples", "at least 1", num_samples)
     require(top_k is None or top_k >= 1, "top_k", "at least 1 or None", top_k)
     require(top_p is None or 0 < top_p <= 1, "top_p", "above 0 and at most 1, or None", top_p)
-    state = as_tensors(state)
-    batch = batch_size(state)
+    state, batch = as_tensors(state)
     forced = forced_tokens(prefix, batch, options)
     scored_step, state = join_scorers(step, state, scorers)
     draws = keras.random.uniform((options.max_length, batch * num_samples), 0.0, _LARGEST_DRAW, "float32", seed)
@@ -110,16 +109,13 @@ def write_sequences(
     normalized: bool = False,
 ) -> DecodingResult:
     """Write `copies` sequences for each item. `step` and `state` come from `join_scorers`."""
-    state = repeat_state(as_tensors(state), copies)
-    forced = None if forced is None else repeat_rows(forced, copies)
+    state = repeat_state(as_tensors(state)[0], copies)
+    forced = forced if forced is None or copies == 1 else ops.repeat(forced, copies, axis=0)
 
     def body(position: Tensor, rows: Rows, entries: list[Tensor]) -> tuple[Tensor, Rows, list[Tensor]]:
         (logits, scorers), new_state = step(rows.last, tree.pack_sequence_as(state, entries))
         rows = _write(rows, logits, scorers, new_state["model"], forced, position, options, choose, normalized)
         return position + 1, rows, [keep_shape(new, old) for new, old in zip(tree.flatten(new_state), entries)]
-
-    def should_continue(position: Tensor, rows: Rows, entries: list[Tensor]) -> Tensor:
-        return ops.logical_and(position < options.max_length, ops.any(rows.is_open()))
 
     number = batch * copies
     zeros, lengths = ops.zeros((number,), "float32"), ops.zeros((number,), "int32")
@@ -127,7 +123,9 @@ def write_sequences(
     last = ops.full((number,), options.start_token, "int32")
     rows = Rows(tokens, last, zeros, zeros, zeros, lengths, ops.zeros((number,), "bool"))
     start = (ops.convert_to_tensor(0, "int32"), rows, tree.flatten(state))
-    _, rows, _ = ops.while_loop(should_continue, body, start)
+    _, rows, _ = ops.while_loop(
+        lambda position, rows, _: ops.logical_and(position < options.max_length, ops.any(rows.is_open())), body, start
+    )
     scores = penalize_length(rows.totals, ops.maximum(rows.lengths, 1), options) + rows.coverage
     parts = (rows.tokens, scores, rows.log_probs, rows.lengths, rows.finished)
     return make_result(*(ops.reshape(part, (-1, copies, *part.shape[1:])) for part in parts))

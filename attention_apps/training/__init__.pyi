@@ -8,11 +8,11 @@ from .config import (
     to_toml,
     write_config,
 )
-from .distribution import find_strategy, is_chief
 from .fine_tuning import copy_grown_weights, fine_tuning_defaults, scale_to_data
 from .losses import CTCLoss
 from .objectives import SelfCritical, TeacherForcing, make_reward
 from .stages import RewardedSampling, train
+from .train_step import find_strategy, is_chief
 from .trainer import History, Trainer, TrainingInterrupted
 from .validation import lower_is_better
 

@@ -5,7 +5,7 @@ import json
 import os
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,15 +94,24 @@ class CheckpointFolder:
 
     def load(self, name: str) -> Checkpoint:
         """Load the checkpoint `name` and verify its checksum."""
-        return _read_checkpoint(self.path(name))
+        path = self.path(name)
+        if not path.exists():
+            raise FileNotFoundError(f"There is no checkpoint {path}")
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata() or {}
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            if metadata["checksum"] != str(_checksum(arrays)):
+                raise DamagedCheckpointError(f"{path} is damaged: its checksum is wrong")
+            return Checkpoint(arrays, json.loads(metadata["state"]))
+        except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+            raise DamagedCheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
 
-    def remove(self, name: str) -> None:
-        """Remove the checkpoint `name` if it exists."""
-        self.path(name).unlink(missing_ok=True)
-
-    def names(self) -> list[str]:
-        """List the names of all checkpoints."""
-        return [path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}")]
+    def keep_only(self, kept: Collection[str], prefix: str) -> None:
+        """Remove the checkpoints whose names begin with `prefix`, except those that are kept."""
+        for path in self.folder.glob(f"{prefix}*{_SUFFIX}"):
+            if path.name.removesuffix(_SUFFIX) not in kept:
+                path.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove all checkpoints and leave other files alone."""
@@ -118,20 +127,6 @@ class CheckpointFolder:
 def _to_bytes(arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> bytes:
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     return save(arrays, {"state": json.dumps(state), "checksum": str(_checksum(arrays))})
-
-
-def _read_checkpoint(path: Path) -> Checkpoint:
-    if not path.exists():
-        raise FileNotFoundError(f"There is no checkpoint {path}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        if metadata["checksum"] != str(_checksum(arrays)):
-            raise DamagedCheckpointError(f"{path} is damaged: its checksum is wrong")
-        return Checkpoint(arrays, json.loads(metadata["state"]))
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-        raise DamagedCheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
 
 
 def _as_bytes(array: np.ndarray) -> memoryview:
@@ -172,9 +167,22 @@ class RunState:
 
 
 def describe_run(config: TrainingConfig, batches: Batches) -> dict[str, Any]:
-    """Return what must not change when a run is resumed: the configuration and a fingerprint of the data."""
+    """Return what must not change when a run is resumed: the configuration and a fingerprint of the data.
+
+    The fingerprint has the numbers of examples and batches, and checksums of the lengths and of three examples.
+    """
     settings = {name: value for name, value in to_dict(config).items() if name not in FREE_FIELDS}
-    return {"config": settings, "data": _describe_data(batches)}
+    count = len(batches.examples)
+    data = {"examples": count, "batches of the first epoch": batches.num_batches(0)}
+    if batches.lengths is not None:
+        data["checksum of the lengths"] = zlib.crc32(_as_bytes(batches.lengths))
+    for name, index in (("first", 0), ("middle", count // 2), ("last", count - 1)):
+        checksum = 0
+        for array in map(np.asarray, tree.flatten(batches.examples[index])):
+            content = repr(array.tolist()).encode() if array.dtype.kind in "OSU" else _as_bytes(array)
+            checksum = zlib.crc32(content, checksum)
+        data[f"checksum of the {name} example"] = checksum
+    return {"config": settings, "data": data}
 
 
 def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: Any) -> None:
@@ -192,55 +200,36 @@ def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: An
         )
 
 
-def _describe_data(batches: Batches) -> dict[str, int]:
-    """The numbers of examples and batches, and checksums of the lengths and of three examples."""
-    count = len(batches.examples)
-    description = {"examples": count, "batches of the first epoch": batches.num_batches(0)}
-    if batches.lengths is not None:
-        description["checksum of the lengths"] = zlib.crc32(_as_bytes(batches.lengths))
-    for name, index in (("first", 0), ("middle", count // 2), ("last", count - 1)):
-        description[f"checksum of the {name} example"] = _example_checksum(batches.examples[index])
-    return description
-
-
-def _example_checksum(example: Mapping[str, Any]) -> int:
-    checksum = 0
-    for array in map(np.asarray, tree.flatten(example)):
-        content = repr(array.tolist()).encode() if array.dtype.kind in "OSU" else _as_bytes(array)
-        checksum = zlib.crc32(content, checksum)
-    return checksum
-
-
 def to_arrays(prefix: str, variables: Sequence) -> dict[str, np.ndarray]:
     """Return the values of variables as `<prefix>/<index>/<name>`.
 
     The index identifies a variable, because the full names of Keras depend on the models made before in the process.
     """
-    names = _array_names(prefix, variables)
-    return {name: np.asarray(_inner(variable).numpy()) for name, variable in zip(names, variables, strict=True)}
+    return {name: np.asarray(variable.numpy()) for name, variable in _by_name(prefix, variables).items()}
 
 
 def assign_arrays(prefix: str, variables: Sequence, arrays: Mapping[str, np.ndarray]) -> None:
     """Assign the arrays of `to_arrays` to variables of the same shapes."""
-    names = _array_names(prefix, variables)
+    named = _by_name(prefix, variables)
     found = {name for name in arrays if name.startswith(f"{prefix}/")}
-    if found != set(names):
-        odd = sorted(found ^ set(names))
+    if found != named.keys():
+        odd = sorted(found ^ named.keys())
         raise ValueError(f"The checkpoint is of another model: {len(odd)} entries differ, the first is {odd[0]}")
-    for name, variable in zip(names, variables, strict=True):
+    for name, variable in named.items():
         if tuple(variable.shape) != arrays[name].shape:
             raise ValueError(
                 f"The checkpoint is of another model: {name} has shape {arrays[name].shape}, "
                 f"the model's is {tuple(variable.shape)}"
             )
-    for name, variable in zip(names, variables, strict=True):
-        _inner(variable).assign(arrays[name])
+    for name, variable in named.items():
+        variable.assign(arrays[name])
 
 
-def _array_names(prefix: str, variables: Sequence) -> list[str]:
-    last_names = [variable.name.split("/")[-1].split(":")[0] for variable in variables]
-    return [f"{prefix}/{index:04d}/{name}" for index, name in enumerate(last_names)]
-
-
-def _inner(variable: Any) -> tf.Variable:
-    return variable if isinstance(variable, tf.Variable) else variable.value
+def _by_name(prefix: str, variables: Sequence) -> dict[str, tf.Variable]:
+    """Return the variables of TensorFlow, also those inside of Keras' variables, by the names of their arrays."""
+    named = {}
+    for index, variable in enumerate(variables):
+        last_name = variable.name.split("/")[-1].split(":")[0]
+        inner = variable if isinstance(variable, tf.Variable) else variable.value
+        named[f"{prefix}/{index:04d}/{last_name}"] = inner
+    return named

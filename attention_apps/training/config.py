@@ -288,7 +288,11 @@ def _describe(cls: type, data: Any, errors: Sequence[Mapping[str, Any]]) -> str:
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
     key = _shorten(key)
     if error["type"] == "unexpected_keyword_argument":
-        known = [field.name for field in dataclasses.fields(_section(cls, path[:-1]))]
+        section = cls
+        for name in path[:-1]:
+            if isinstance(name, str):
+                section = next(_dataclasses_in(typing.get_type_hints(section).get(name)), section)
+        known = [field.name for field in dataclasses.fields(section)]
         close = difflib.get_close_matches(str(path[-1]), known, n=1)
         hint = f" Did you mean `{close[0]}`?" if close else ""
         return f"Unknown key `{key}`.{hint} Known keys: {', '.join(known)}"
@@ -320,14 +324,6 @@ def _locate(data: Any, location: Sequence[str | int]) -> tuple[list[str | int], 
         path.append(part)
         data = data[part]
     return path, data
-
-
-def _section(cls: type, path: Sequence[str | int]) -> type:
-    """The dataclass of the section at a path."""
-    for name in path:
-        if isinstance(name, str):
-            cls = next(_dataclasses_in(typing.get_type_hints(cls).get(name)), cls)
-    return cls
 
 
 def _dataclasses_in(annotation: Any) -> Iterator[type]:

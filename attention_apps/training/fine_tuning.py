@@ -3,7 +3,7 @@
 import fnmatch
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -103,8 +103,13 @@ def freeze(model: keras.Model, patterns: Sequence[str]) -> None:
 
 def layer_paths(model: keras.Model) -> list[tuple[str, keras.layers.Layer]]:
     """Return all layers of a model with their paths. A layer that is used in two places appears twice."""
-    parts = [(name, getattr(model, name)) for name in ("encoder", "decoder")]
-    return [pair for name, part in parts for pair in _walk(name, part)]
+    paths = []
+    waiting = [("decoder", model.decoder), ("encoder", model.encoder)]
+    while waiting:
+        path, layer = waiting.pop()
+        paths.append((path, layer))
+        waiting += [(f"{path}/{child.name}", child) for child in reversed(_children(layer))]
+    return paths
 
 
 def weight_paths(model: keras.Model) -> list[tuple[str, keras.Variable]]:
@@ -168,24 +173,16 @@ def copy_grown_weights(old_model: keras.Model, new_model: keras.Model) -> None:
         odd = sorted({path for path, _ in old_weights} ^ {path for path, _ in new_weights})
         raise ValueError(f"The models must differ in their vocabularies only. In one of them only: {', '.join(odd)}")
     for (path, old), (_, new) in zip(old_weights, new_weights, strict=True):
-        new.assign(_grown(path, keras.ops.convert_to_numpy(old), tuple(new.shape)))
-
-
-def _grown(path: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    if array.shape == shape:
-        return array
-    axes = [axis for axis, sizes in enumerate(zip(array.shape, shape)) if sizes[0] != sizes[1]]
-    if array.ndim != len(shape) or len(axes) != 1 or array.shape[axes[0]] > shape[axes[0]]:
-        raise ValueError(f"A vocabulary can only grow. Received: {path} of shape {array.shape}, to become {shape}")
-    unknown = np.take(array, [UNKNOWN], axis=axes[0])
-    new_words = np.repeat(unknown, shape[axes[0]] - array.shape[axes[0]], axis=axes[0])
-    return np.concatenate([array, new_words], axis=axes[0])
-
-
-def _walk(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, keras.layers.Layer]]:
-    yield path, layer
-    for child in _children(layer):
-        yield from _walk(f"{path}/{child.name}", child)
+        array, shape = keras.ops.convert_to_numpy(old), tuple(new.shape)
+        if array.shape != shape:
+            axes = [axis for axis, (before, now) in enumerate(zip(array.shape, shape)) if before != now]
+            if array.ndim != len(shape) or len(axes) != 1 or array.shape[axes[0]] > shape[axes[0]]:
+                received = f"Received: {path} of shape {array.shape}, to become {shape}"
+                raise ValueError(f"A vocabulary can only grow. {received}")
+            unknown = np.take(array, [UNKNOWN], axis=axes[0])
+            new_words = np.repeat(unknown, shape[axes[0]] - array.shape[axes[0]], axis=axes[0])
+            array = np.concatenate([array, new_words], axis=axes[0])
+        new.assign(array)
 
 
 def _children(layer: keras.layers.Layer) -> list[keras.layers.Layer]:

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow as tf
@@ -45,12 +46,13 @@ class RunReport:
         self._logs = None if folder is None else RunLogs(folder)
         self._metrics = StepMetrics()
         self._shown = self._began = time.monotonic()
-        self._first_step = 0
+        self._first_step = self._skipped_before = 0
 
     def begin(self, state: RunState, new: bool) -> None:
         """Called before the first step of this process. Removes log entries written after the checkpoint."""
         self._began = time.monotonic()
         self._first_step = state.step
+        self._skipped_before = state.skipped_steps
         if self._logs is not None:
             self._logs.truncate_after(-1 if new else state.step)
         if not new and not state.finished:
@@ -75,24 +77,20 @@ class RunReport:
             self._logs.validation(state.step, state.epoch, metrics, samples)
 
     def _show(self, state, names, counts, log_due):
-        metrics = self._metrics.fetch(names, counts)
-        state.skipped_steps += self._metrics.take_skipped()
+        metrics = self._metrics.fetch(names, counts, end_window=log_due)
+        state.skipped_steps = self._skipped_before + self._metrics.skipped
         if metrics:
+            seconds_per_step = (time.monotonic() - self._began) / (state.step - self._first_step)
+            left = seconds_per_step * (self.total_steps - state.step)
+            if self.config.max_minutes is not None:
+                left = min(left, 60 * self.config.max_minutes - state.seconds)
             text = (
                 f"epoch {state.epoch + 1}/{self.config.epochs}, step {state.step:,}/{self.total_steps:,}, "
                 f"loss {metrics['loss']:.3f}, {metrics['tokens_per_second']:,.0f} tokens/s"
             )
-            self.progress.update(text, state.step / self.total_steps, self._seconds_left(state))
-        if log_due:
-            self._metrics.clear()
-            if metrics and self._logs is not None:
-                self._logs.training(state.step, state.epoch + 1, metrics)
-
-    def _seconds_left(self, state):
-        seconds_per_step = (time.monotonic() - self._began) / (state.step - self._first_step)
-        left = seconds_per_step * (self.total_steps - state.step)
-        limit = self.config.max_minutes
-        return left if limit is None else min(left, 60 * limit - state.seconds)
+            self.progress.update(text, state.step / self.total_steps, left)
+        if log_due and metrics and self._logs is not None:
+            self._logs.training(state.step, state.epoch + 1, metrics)
 
 
 class ProgressLine:
@@ -143,23 +141,27 @@ def format_duration(seconds: float) -> str:
 
 
 class RunLogs:
-    """The log files of one run: `training.csv`, `validation.csv`, `samples.jsonl`, and the folder `tensorboard`."""
+    """The log files of one run: `training.csv`, `validation.csv`, `samples.jsonl`, and the folder `tensorboard`.
+
+    `samples.jsonl` has the texts generated in each validation and their references.
+    """
 
     def __init__(self, folder: Path):
         self._training = CsvLog(folder / "training.csv")
         self._validation = CsvLog(folder / "validation.csv")
-        self._samples = SampleLog(folder / "samples.jsonl")
+        self._samples = folder / "samples.jsonl"
         self._tensorboard = TensorBoardLog(folder / "tensorboard")
 
     def truncate_after(self, step: int) -> None:
-        """Remove what a killed run logged after its last checkpoint. Step -1 removes everything."""
-        for log in (self._training, self._validation, self._samples):
-            if step < 0:
-                log.path.unlink(missing_ok=True)
-            else:
-                log.truncate_after(step)
+        """Remove what a killed run logged after its last checkpoint, and damaged lines. Step -1 removes everything."""
         if step < 0:
+            for path in (self._training.path, self._validation.path, self._samples):
+                path.unlink(missing_ok=True)
             self._tensorboard.clear()
+        else:
+            self._training.truncate_after(step)
+            self._validation.truncate_after(step)
+            _keep_until(self._samples, step, lambda number, line: int(json.loads(line)["step"]))
 
     def training(self, step: int, epoch: int, metrics: Mapping[str, float]) -> None:
         """Log the metrics of training steps."""
@@ -169,15 +171,18 @@ class RunLogs:
     def validation(self, step: int, epoch: int, metrics: Mapping[str, float], samples: Sequence[Sample]) -> None:
         """Log the metrics and samples of a validation."""
         self._validation.write({"step": step, "epoch": epoch, **metrics})
-        self._samples.write(step, samples)
+        names = ("source", "reference", "generated")
+        entries = [{"step": step, **dict(zip(names, sample, strict=True))} for sample in samples]
+        lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries]
+        files.append_to_file(self._samples, "".join(lines).encode())
         self._tensorboard.write("validation", step, metrics, samples)
 
 
+@dataclass(frozen=True)
 class CsvLog:
     """A table with a row for some of the steps."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    path: Path
 
     def write(self, row: Mapping[str, float]) -> None:
         """Append a row. The first row determines the columns."""
@@ -208,24 +213,6 @@ class CsvLog:
             return next(csv.reader([file.readline()]), [])
 
 
-class SampleLog:
-    """JSON lines with the texts generated in each validation and their references."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def write(self, step: int, samples: Sequence[Sample]) -> None:
-        """Append the samples of a validation."""
-        names = ("source", "reference", "generated")
-        entries = [{"step": step, **dict(zip(names, sample, strict=True))} for sample in samples]
-        lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries]
-        files.append_to_file(self.path, "".join(lines).encode())
-
-    def truncate_after(self, step: int) -> None:
-        """Remove the lines of later steps and, with a warning, lines that are damaged."""
-        _keep_until(self.path, step, lambda number, line: int(json.loads(line)["step"]))
-
-
 class TensorBoardLog:
     """Event files for TensorBoard, which TensorFlow writes. A failure, such as a full disk, only disables this log."""
 
@@ -243,25 +230,23 @@ class TensorBoardLog:
         self, group: str, step: int, metrics: Mapping[str, float], samples: Sequence[Sample] | None = None
     ) -> None:
         """Write metrics as scalars and samples as texts."""
+        if self._failed:
+            return
         try:
-            if not self._failed:
-                self._write(group, step, metrics, samples)
+            if self._writer is None:
+                self._writer = tf.summary.create_file_writer(str(self.folder))
+            with self._writer.as_default():
+                for name, value in metrics.items():
+                    kind = _summary_metadata("scalars", "DATA_CLASS_SCALAR")
+                    tf.summary.write(f"{group}/{name}", tf.constant(value, tf.float32), step, kind)
+                for number, (source, reference, generated) in enumerate(samples or ()):
+                    text = f"{source}\n\n**{generated}**\n\n{reference}"
+                    tf.summary.write(f"samples/{number}", text, step, _summary_metadata("text", "DATA_CLASS_TENSOR"))
+            if samples is not None:
+                self._writer.flush()
         except (tf.errors.OpError, OSError) as error:
             self._failed = True
             warnings.warn(f"No more TensorBoard events are written to {self.folder}: {error}", stacklevel=2)
-
-    def _write(self, group, step, metrics, samples):
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(str(self.folder))
-        with self._writer.as_default():
-            for name, value in metrics.items():
-                kind = _summary_metadata("scalars", "DATA_CLASS_SCALAR")
-                tf.summary.write(f"{group}/{name}", tf.constant(value, tf.float32), step, kind)
-            for number, (source, reference, generated) in enumerate(samples or ()):
-                text = f"{source}\n\n**{generated}**\n\n{reference}"
-                tf.summary.write(f"samples/{number}", text, step, _summary_metadata("text", "DATA_CLASS_TENSOR"))
-        if samples is not None:
-            self._writer.flush()
 
 
 def _summary_metadata(plugin: str, data_class: str) -> tf.compat.v1.SummaryMetadata:

@@ -69,26 +69,18 @@ def guided_attention_loss(
     return tf.reduce_sum(attention * (1.0 - tf.exp(-tf.square(distance) / (2 * width**2))))
 
 
-def pointing_loss(attention: tf.Tensor, regions: tf.Tensor) -> tf.Tensor:
-    """Σ -log Σ_s α_ts over the tokens t with known regions, s among these: look at what the token names.
-
-    Args:
-        attention: `(..., target, source)`.
-        regions: booleans of the same shape, all false for a token without known regions.
-
-    Reference: Liu et al. 2017, "Attention Correctness in Neural Image Captioning", section 4.
-    """
-    inside = tf.reduce_sum(tf.where(regions, tf.cast(attention, tf.float32), 0.0), axis=-1)
-    losses = -tf.math.log(tf.maximum(inside, _TINY))
-    return tf.reduce_sum(tf.where(tf.reduce_any(regions, axis=-1), losses, 0.0))
-
-
 @dataclass(frozen=True)
 class PointingLoss:
-    """An `extra_loss` of `TeacherForcing`: draws attention into the `regions` of the batch; see `pointing_loss`.
+    """An `extra_loss` of `TeacherForcing`: λ Σ -log Σ_s α_ts over the tokens t with known regions, s among these.
+
+    It draws attention to what a token names. The `regions` of the batch are booleans `(..., target + 1, source)`, all
+    false for a token without known regions.
 
     Args:
-        weight: of this loss.
+        weight: λ.
+
+    Reference:
+        Liu et al. 2017, "Attention Correctness in Neural Image Captioning", section 4.
     """
 
     weight: float
@@ -106,8 +98,10 @@ class PointingLoss:
     ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Return the weighted loss `pointing`, and the number of tokens with known regions."""
         regions = batch["regions"][..., 1:, :]  # attention belongs to the targets, which lack the start token
-        pointed = tf.math.count_nonzero(tf.reduce_any(regions, axis=-1))
-        return {"pointing": self.weight * pointing_loss(outputs["attention"], regions)}, {"pointed": pointed}
+        is_known = tf.reduce_any(regions, axis=-1)
+        inside = tf.reduce_sum(tf.where(regions, tf.cast(outputs["attention"], tf.float32), 0.0), axis=-1)
+        of_tokens = tf.where(is_known, -tf.math.log(tf.maximum(inside, _TINY)), 0.0)
+        return {"pointing": self.weight * tf.reduce_sum(of_tokens)}, {"pointed": tf.math.count_nonzero(is_known)}
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from attention_apps.decoding.sampling import sample
 from attention_apps.layers.coverage_attention import coverage_loss
 from attention_apps.metrics import CiderScorer, bleu, cer, rouge, token_f1, wer
 from attention_apps.training.config import ScheduledSamplingConfig, SelfCriticalConfig, TrainingConfig
-from attention_apps.training.distribution import run_on_shards
 from attention_apps.training.losses import (
     doubly_stochastic_loss,
     guided_attention_loss,
     target_token_count,
     token_losses,
 )
+from attention_apps.training.train_step import run_on_shards
 
 ExtraLoss = Callable[..., tuple[Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]]
 Reward = Callable[[list[list[int]], list[int]], Sequence[float]]
@@ -241,7 +241,10 @@ class SelfCritical:
         """The argument of `losses` for one replica's part."""
         rewards = np.zeros(ids.shape[:2], np.float32)
         if len(examples):  # otherwise the part is one row of padding
-            hypotheses = [_words(row, self.options.end_token) for row in ids.reshape(-1, ids.shape[-1])]
+            hypotheses = []
+            for row in ids.reshape(-1, ids.shape[-1]).tolist():
+                stops = [row.index(stop) for stop in (self.options.end_token, PADDING) if stop in row]
+                hypotheses.append(row[: min(stops, default=len(row))])
             repeated = np.repeat(examples, ids.shape[1]).tolist()
             rewards = np.asarray(self.reward(hypotheses, repeated), np.float32).reshape(ids.shape[:2])
         if self.config.baseline == "greedy":
@@ -267,13 +270,6 @@ def _sampling_options(config, options):
     )
 
 
-def _words(ids, end_token):
-    """The ids before the end token or padding."""
-    ids = ids.tolist()
-    stops = [ids.index(stop) for stop in (end_token, PADDING) if stop in ids]
-    return ids[: min(stops, default=len(ids))]
-
-
 def make_reward(metric: str, references: Sequence[Sequence[str]]) -> TextReward:
     """Return the reward function of a metric: a number for each text, higher is better.
 
@@ -284,15 +280,11 @@ def make_reward(metric: str, references: Sequence[Sequence[str]]) -> TextReward:
         references: the references of all training data, from which CIDEr computes how rare a phrase is.
     """
     require(metric in REWARDS, "metric", f"one of {', '.join(REWARDS)}", metric)
-
-    def has_text(texts: Sequence[str]) -> bool:
-        return any(text.strip() for text in texts)
-
-    score = _make_score(metric, [wanted for wanted in references if has_text(wanted)])
+    score = _make_score(metric, [wanted for wanted in references if any(map(str.strip, wanted))])
 
     def reward(texts: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
         scores = -np.array([bool(text.strip()) for text in texts], float)
-        scored = [index for index, wanted in enumerate(references) if has_text(wanted)]
+        scored = [index for index, wanted in enumerate(references) if any(map(str.strip, wanted))]
         if scored:
             scores[scored] = score([texts[index] for index in scored], [references[index] for index in scored])
         return scores

@@ -57,15 +57,8 @@ class AdamW:
         self.steps = _slot(tf.constant(0, tf.int64), "steps")
         self.loss_scale = _slot(tf.constant(FIRST_LOSS_SCALE if loss_scaling else 1.0), "loss_scale")
         self._steps_at_scale = _slot(tf.constant(0, tf.int64), "steps_at_scale")
-
-    @property
-    def variables(self) -> list[tf.Variable]:
-        """Everything a checkpoint must hold, always in the same order."""
-        return [self.steps, self.loss_scale, self._steps_at_scale, *self._means, *self._squares]
-
-    @property
-    def learning_rate(self) -> tf.Tensor:
-        return tf.cast(self.schedule(self.steps), tf.float32)
+        # Everything a checkpoint must hold, always in the same order.
+        self.variables = [self.steps, self.loss_scale, self._steps_at_scale, *self._means, *self._squares]
 
     def apply(self, gradients: Sequence[tf.Tensor | None], divisor: tf.Tensor) -> dict[str, tf.Tensor]:
         """Update the weights, in a replica context.
@@ -85,7 +78,7 @@ class AdamW:
         if self.clip_norm is not None:
             factor *= tf.minimum(1.0, self.clip_norm / tf.maximum(norm, 1e-12))
         factor = tf.where(finite, factor, 0.0)
-        learning_rate = self.learning_rate
+        learning_rate = tf.cast(self.schedule(self.steps), tf.float32)
         # A factor of zero gives zero even for gradients that are not a number.
         gradients = [tf.math.multiply_no_nan(gradient, factor) for _, gradient in present]
         indices = [i for i, _ in present]
@@ -94,9 +87,9 @@ class AdamW:
 
     def _update(self, strategy, indices, gradients, learning_rate, finite):
         step = tf.cast(self.steps, tf.float32) + 1.0
-        # With a learning rate of 0 and betas of 1 the kernel changes nothing.
-        moves = _first(strategy, finite)
-        rate = tf.where(moves, _first(strategy, learning_rate), 0.0)
+        # These are equal on all replicas. With a learning rate of 0 and betas of 1 the kernel changes nothing.
+        moves, rate = (strategy.experimental_local_results(value)[0] for value in (finite, learning_rate))
+        rate = tf.where(moves, rate, 0.0)
         beta_1, beta_2 = (tf.where(moves, beta, 1.0) for beta in (self.beta_1, self.beta_2))
         powers = self.beta_1**step, self.beta_2**step
         for i, gradient in zip(indices, gradients, strict=True):
@@ -109,7 +102,11 @@ class AdamW:
             )
         self.steps.assign_add(tf.cast(moves, tf.int64))
         if self.loss_scaling:
-            self._update_loss_scale(moves)
+            steps = tf.where(moves, self._steps_at_scale + 1, 0)
+            grow = steps >= LOSS_SCALE_GROWTH_STEPS
+            self._steps_at_scale.assign(tf.where(grow, tf.zeros_like(steps), steps))
+            change = tf.where(moves, tf.where(grow, 2.0, 1.0), 0.5)
+            self.loss_scale.assign(tf.maximum(self.loss_scale * change, 1.0))
 
     def _update_one(self, weight, mean, square, gradient, rate, betas, powers, decay):
         if self.weight_decay and decay is not None:
@@ -126,13 +123,6 @@ class AdamW:
             epsilon=self.epsilon,
             grad=gradient,
         )
-
-    def _update_loss_scale(self, finite):
-        steps = tf.where(finite, self._steps_at_scale + 1, 0)
-        grow = steps >= LOSS_SCALE_GROWTH_STEPS
-        self._steps_at_scale.assign(tf.where(grow, tf.zeros_like(steps), steps))
-        change = tf.where(finite, tf.where(grow, 2.0, 1.0), 0.5)
-        self.loss_scale.assign(tf.maximum(self.loss_scale * change, 1.0))
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
@@ -175,18 +165,17 @@ class WarmUpSchedule(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step: Any) -> Any:
         step = ops.cast(step, "float32")
         warmed_up = ops.minimum(1.0, (step + 1.0) / max(self.warmup_steps, 1))
-        return self.peak * warmed_up * self._decay(step)
-
-    def _decay(self, step):
         if self.kind == "constant":
-            return 1.0
-        if self.kind == "inverse_sqrt":
+            decay = 1.0
+        elif self.kind == "inverse_sqrt":
             start = float(max(self.warmup_steps, 1))
-            return ops.sqrt(start / ops.maximum(step + 1.0, start))
-        progress = (step - self.warmup_steps) / max(self.total_steps - self.warmup_steps, 1)
-        progress = ops.clip(progress, 0.0, 1.0)
-        left = 1.0 - progress if self.kind == "linear" else 0.5 * (1.0 + ops.cos(math.pi * progress))
-        return self.final_fraction + (1.0 - self.final_fraction) * left
+            decay = ops.sqrt(start / ops.maximum(step + 1.0, start))
+        else:
+            progress = (step - self.warmup_steps) / max((self.total_steps or 0) - self.warmup_steps, 1)
+            progress = ops.clip(progress, 0.0, 1.0)
+            left = 1.0 - progress if self.kind == "linear" else 0.5 * (1.0 + ops.cos(math.pi * progress))
+            decay = self.final_fraction + (1.0 - self.final_fraction) * left
+        return self.peak * warmed_up * decay
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -219,11 +208,12 @@ class MovingAverage:
         step = tf.cast(step, tf.float32)
         rate = 1.0 - tf.minimum(self.decay, (1.0 + step) / (10.0 + step))
         rate = tf.where(moved, rate, 0.0)
-        tf.distribute.get_replica_context().merge_call(self._update, args=(rate,))
 
-    def _update(self, strategy, rate):
-        for average, weight in zip(self.variables, self._weights, strict=True):
-            strategy.extended.update(average, _approach, args=(weight, rate), group=False)
+        def update_all(strategy, rate):
+            for average, weight in zip(self.variables, self._weights, strict=True):
+                strategy.extended.update(average, _approach, args=(weight, rate), group=False)
+
+        tf.distribute.get_replica_context().merge_call(update_all, args=(rate,))
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
@@ -257,8 +247,3 @@ def _approach(average, weight, rate):
 
 def _slot(value: tf.Tensor, name: str) -> tf.Variable:
     return tf.Variable(value, trainable=False, name=name)
-
-
-def _first(strategy, value):
-    """The value of the first local replica, for values that are equal on all replicas."""
-    return strategy.experimental_local_results(value)[0]

@@ -1,19 +1,88 @@
-"""One optimizer step in one graph: losses, gradients, sums over replicas and the update; and its metrics."""
+"""One optimizer step in one graph, on one or several devices or machines; and its metrics.
 
+Every replica computes the gradients of its part of each batch. All replicas apply the same sum, so their weights stay
+equal. All workers run the same loop and must make the same decisions, so the chief decides whatever depends on a clock.
+"""
+
+import os
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.training.distribution import local_shards, run_on_shards, sum_over_replicas
 from attention_apps.training.optimizer import AdamW, MovingAverage
 
 # A run stops after this many steps in a row with non-finite gradients: it will not recover.
 MOST_FAILURES = 50
 _NOT_SHOWN = ("tokens", "finite")
+
+
+def find_strategy() -> tf.distribute.Strategy:
+    """Choose the distribution strategy for this process.
+
+    Several workers if `TF_CONFIG` names them (call this before TensorFlow computes anything), all GPUs if there are
+    several, otherwise no distribution. Create the model and its trainer in `strategy.scope()`.
+    """
+    if os.environ.get("TF_CONFIG"):
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if len(tf.config.list_logical_devices("GPU")) > 1:
+        return tf.distribute.MirroredStrategy()
+    return tf.distribute.get_strategy()
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process writes the checkpoints and logs."""
+    resolver = strategy.cluster_resolver
+    if resolver is None or not resolver.cluster_spec().as_dict():
+        return True
+    if "chief" in resolver.cluster_spec().as_dict():
+        return resolver.task_type == "chief"
+    return resolver.task_id == 0
+
+
+def local_shards(strategy: tf.distribute.Strategy) -> range:
+    """Return the indices of this process's replicas among all replicas."""
+    if strategy.num_replicas_in_sync == 1:
+        return range(1)
+    local, resolver = len(strategy.extended.worker_devices), strategy.cluster_resolver
+    if local == strategy.num_replicas_in_sync:
+        return range(local)
+    kinds = sorted(resolver.cluster_spec().as_dict())  # "chief" comes before "worker"
+    before = sum(resolver.cluster_spec().num_tasks(kind) for kind in kinds if kind < resolver.task_type)
+    first = (before + resolver.task_id) * local
+    return range(first, first + local)
+
+
+def run_on_shards(strategy: tf.distribute.Strategy, function: Callable, parts: Sequence[Any]) -> tuple:
+    """Call `function(part)` on each replica of this process with its part, inside a graph."""
+    if strategy.num_replicas_in_sync == 1:
+        return (function(parts[0]),)
+
+    def run():
+        number = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
+        return function(parts[number % len(parts)])
+
+    return strategy.experimental_local_results(strategy.run(run))
+
+
+def chief_value(strategy: tf.distribute.Strategy, value: float) -> float:
+    """Return the chief's value on all workers. All of them must call this."""
+    if strategy.num_replicas_in_sync == 1:
+        return value
+    return float(_broadcast(strategy, tf.constant(value, tf.float64)))
+
+
+@tf.function
+def _broadcast(strategy, value):
+    def contribute():
+        context = tf.distribute.get_replica_context()
+        mine = tf.where(context.replica_id_in_sync_group == 0, value, tf.zeros_like(value))
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+
+    return strategy.experimental_local_results(strategy.run(contribute))[0]
 
 
 class TrainStep:
@@ -48,7 +117,15 @@ class TrainStep:
         self._weights = [variable.value for variable in model.trainable_variables]
         self._paths = [variable.path for variable in model.trainable_variables]
         self._adds_up = accumulate > 1 or self.strategy.num_replicas_in_sync > 1
-        self._accumulators = [_accumulator(v) for v in self._weights] if accumulate > 1 else None
+        # Each replica accumulates its own gradients.
+        replicated: dict[str, Any] = {
+            "synchronization": tf.VariableSynchronization.ON_READ,
+            "aggregation": tf.VariableAggregation.SUM,
+        }
+        self._accumulators = [
+            tf.Variable(tf.zeros(weight.shape), trainable=False, **replicated)
+            for weight in (self._weights if accumulate > 1 else ())
+        ]
         parts = len(local_shards(self.strategy))
         signature = [(signature,) * parts, tf.TensorSpec((2,), tf.int32)]
         self._accumulate_graph = tf.function(self._accumulate, signature, autograph=False)
@@ -85,10 +162,16 @@ class TrainStep:
         def run(part):
             batch, earlier = part
             gradients, sums = self._gradients(batch, position)
-            if self._accumulators is not None:
-                gradients = [_take(a, g) for a, g in zip(self._accumulators, gradients, strict=True)]
+            # Add the accumulated gradients and reset them. Without accumulation there are none.
+            for index, accumulator in enumerate(self._accumulators):
+                if gradients[index] is not None:
+                    gradients[index] = accumulator + gradients[index]
+                    accumulator.assign(tf.zeros_like(gradients[index]))
             totals = tf.ensure_shape(tf.stack(list(sums.values())) + earlier, (len(sums),))
-            *present, totals = sum_over_replicas([*(g for g in gradients if g is not None), totals])
+            summed = [*(gradient for gradient in gradients if gradient is not None), totals]
+            if self.strategy.num_replicas_in_sync > 1:
+                summed = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, summed)
+            *present, totals = summed
             present = iter(present)
             gradients = [None if gradient is None else next(present) for gradient in gradients]
             return self._apply(gradients, dict(zip(sums, tf.unstack(totals), strict=True)))
@@ -129,72 +212,49 @@ class StepMetrics:
     """Collects the metrics of steps between two rows of the log, and fetches them from the device only on demand."""
 
     def __init__(self):
-        self._skipped = 0
+        # The number of steps with non-finite gradients that were fetched so far.
+        self.skipped = 0
         self._pending: list[tf.Tensor] = []
         self._failures = 0
         self._rows: list[np.ndarray] = []
-        self._since = time.monotonic()
-
-    def clear(self) -> None:
-        """Start a new window."""
-        self._rows = []
         self._since = time.monotonic()
 
     def add(self, metrics: tf.Tensor) -> None:
         """Add the metrics of a step."""
         self._pending.append(metrics)
 
-    def fetch(self, names: list[str], counts: Collection[str] = ()) -> dict[str, float]:
+    def fetch(self, names: list[str], counts: Collection[str], end_window: bool) -> dict[str, float]:
         """Return the metrics of the window and `tokens_per_second`, or nothing if there was no finite step.
 
         Args:
             names: the names of all metrics.
             counts: the metrics to add up. The others are averaged over tokens.
+            end_window: whether the next step begins a new window.
         """
-        rows, self._pending = [np.asarray(metrics) for metrics in self._pending], []
-        for row in rows:
+        fetched, self._pending = [np.asarray(metrics) for metrics in self._pending], []
+        for row in fetched:
             self._count_failure(row[names.index("finite")] == 0)
-        self._rows += [row for row in rows if row[names.index("finite")]]
-        if not self._rows:
+        rows = [*self._rows, *(row for row in fetched if row[names.index("finite")])]
+        since = self._since
+        self._rows = [] if end_window else rows
+        self._since = time.monotonic() if end_window else since
+        if not rows:
             return {}
-        table = np.stack(self._rows)
+        table = np.stack(rows)
         weights = table[:, names.index("tokens")]
         columns = {name: column for name, column in zip(names, table.T, strict=True) if name not in _NOT_SHOWN}
         metrics = {
             name: column.sum() if name in counts else np.average(column, weights=weights)
             for name, column in columns.items()
         }
-        speed = weights.sum() / max(time.monotonic() - self._since, 1e-9)
+        speed = weights.sum() / max(time.monotonic() - since, 1e-9)
         return {name: float(metric) for name, metric in {**metrics, "tokens_per_second": speed}.items()}
-
-    def take_skipped(self) -> int:
-        """Return the number of skipped steps since the last call."""
-        skipped, self._skipped = self._skipped, 0
-        return skipped
 
     def _count_failure(self, failed: bool) -> None:
         self._failures = self._failures + 1 if failed else 0
-        self._skipped += int(failed)
+        self.skipped += int(failed)
         if self._failures >= MOST_FAILURES:
             raise FloatingPointError(
                 f"The gradients of {MOST_FAILURES} steps in a row were not finite. These steps did not change the "
                 "weights. Try a lower learning rate, a longer warm-up or stronger clipping, and check the data."
             )
-
-
-def _accumulator(weight):
-    return tf.Variable(
-        tf.zeros(weight.shape),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
-    )
-
-
-def _take(accumulator, gradient):
-    """Add the last gradient to the accumulated ones and reset the accumulator."""
-    if gradient is None:
-        return None
-    total = accumulator + gradient
-    accumulator.assign(tf.zeros_like(total))
-    return total

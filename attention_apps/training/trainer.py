@@ -27,12 +27,11 @@ from attention_apps.training.checkpoint import (
     to_arrays,
 )
 from attention_apps.training.config import TrainingConfig
-from attention_apps.training.distribution import chief_value, is_chief, local_shards
 from attention_apps.training.fine_tuning import count_steps, freeze, scale_to_data
 from attention_apps.training.logs import RunReport
 from attention_apps.training.objectives import TeacherForcing
 from attention_apps.training.optimizer import AdamW, MovingAverage, WarmUpSchedule
-from attention_apps.training.train_step import TrainStep
+from attention_apps.training.train_step import TrainStep, chief_value, is_chief, local_shards
 from attention_apps.training.validation import Validate, Validation
 
 
@@ -215,7 +214,11 @@ class Trainer:
         checkpoint = None if restart else self.checkpoints.load_last()
         if checkpoint is not None:
             check_same_run(checkpoint.state["run"], self._description, self.folder)
-            self._restore(checkpoint)
+            for name, variables in self._variables().items():
+                assign_arrays(name, variables, checkpoint.arrays)
+            self.state = RunState(**checkpoint.state["position"])
+            if self.state.finished == "max_minutes" and not self._reason_to_stop():
+                self.state.finished = ""  # the limit was raised
         if self.on_accepted is not None and self.is_chief:
             self.on_accepted()
         self._clock_zero = time.monotonic() - self.state.seconds
@@ -223,13 +226,6 @@ class Trainer:
         if checkpoint is None:
             self._save()
         self._saved_at = time.monotonic()
-
-    def _restore(self, checkpoint):
-        for name, variables in self._variables().items():
-            assign_arrays(name, variables, checkpoint.arrays)
-        self.state = RunState(**checkpoint.state["position"])
-        if self.state.finished == "max_minutes" and not self._reason_to_stop():
-            self.state.finished = ""  # the limit was raised
 
     def _load_best(self):
         """Load the best weights. If their checkpoint was lost after the run, the last weights replace them."""
@@ -280,7 +276,12 @@ class Trainer:
             self.report.step(state, metrics, self.train_step.names, self.train_step.counts)
             if config.validate_unit == "steps" and state.step % config.validate_every == 0:
                 self._validate()
-            self._watch_clock()
+            # Workers agree on the time, which costs a message.
+            if self.strategy.num_replicas_in_sync == 1 or state.step % config.log_every == 0:
+                now = time.monotonic()
+                state.seconds = chief_value(self.strategy, now - self._clock_zero)
+                if chief_value(self.strategy, now - self._saved_at) >= 60 * config.checkpoint_minutes:
+                    self._save()
             self._check_signal()
             if self._reason_to_stop():
                 break
@@ -316,15 +317,6 @@ class Trainer:
         if config.max_minutes is not None and state.seconds >= 60 * config.max_minutes:
             return "max_minutes"
         return ""
-
-    def _watch_clock(self):
-        """Update the elapsed time and save if a checkpoint is due. Workers agree on the time, which costs a message."""
-        if self.strategy.num_replicas_in_sync > 1 and self.state.step % self.config.log_every:
-            return
-        now = time.monotonic()
-        self.state.seconds = chief_value(self.strategy, now - self._clock_zero)
-        if chief_value(self.strategy, now - self._saved_at) >= 60 * self.config.checkpoint_minutes:
-            self._save()
 
     def _validate(self):
         self.validation.run(self.state)

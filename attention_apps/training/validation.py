@@ -19,9 +19,9 @@ from attention_apps.training.checkpoint import (
     to_arrays,
 )
 from attention_apps.training.config import TrainingConfig
-from attention_apps.training.distribution import chief_value
 from attention_apps.training.logs import RunReport
 from attention_apps.training.optimizer import MovingAverage, average_arrays
+from attention_apps.training.train_step import chief_value
 
 Validate = Callable[[keras.Model], Mapping[str, Any]]
 
@@ -57,11 +57,12 @@ class Validation:
         self.model = model
         self.config = config
         self.validate = validate
-        self.average = average
         self.checkpoints = checkpoints
         self.report = report
         self.writes = writes
         self.strategy = tf.distribute.get_strategy()
+        self._validated_weights: Callable[[], contextlib.AbstractContextManager[None]]
+        self._validated_weights = contextlib.nullcontext if average is None else average.in_place
 
     def run(self, state: RunState) -> None:
         """Evaluate the current weights and record the result in `state`."""
@@ -72,7 +73,11 @@ class Validation:
                 state.stale = 0
                 self._keep_best(state, score, value)
             if self.config.average_checkpoints > 1:
-                self._keep_candidate(state, score)
+                if self.writes:
+                    arrays = to_arrays("model", self.model.variables)
+                    self.checkpoints.save(_candidate(state.step), arrays, {"step": state.step})
+                ranked = sorted([*state.candidates, [score, state.step]], reverse=True)
+                state.candidates = ranked[: self.config.average_checkpoints]
 
     def conclude(self, state: RunState) -> None:
         """Evaluate the last weights, unless that was just done, and then the average of the candidates."""
@@ -80,7 +85,7 @@ class Validation:
             self.run(state)
         candidates = self._load_candidates(state)
         if len(candidates) > 1:
-            last = self._arrays()
+            last = to_arrays("model", self.model.variables)
             assign_arrays("model", self.model.variables, average_arrays(candidates))
             score, value = self._measure(state)
             if state.best_score is None or score >= state.best_score:
@@ -90,23 +95,18 @@ class Validation:
 
     def remove_old_candidates(self, state: RunState) -> None:
         """Remove weights that are no longer candidates. Call this only after a checkpoint of `state` was written."""
-        kept = {_candidate(step) for _, step in state.candidates}
-        for name in self.checkpoints.names() if self.writes else ():
-            if name.startswith(_CANDIDATE) and name not in kept:
-                self.checkpoints.remove(name)
+        if self.writes:
+            self.checkpoints.keep_only({_candidate(step) for _, step in state.candidates}, prefix=_CANDIDATE)
 
     def load_best(self) -> None:
         """Assign the best weights to the model. With several workers, all of them must call this."""
-        self._wait_for_chief()
+        chief_value(self.strategy, 0.0)  # returns once the chief gets here too, after all its writes
         assign_arrays("model", self.model.variables, self.checkpoints.load("best").arrays)
 
     def replace_best(self, state: RunState) -> None:
         """Evaluate the current weights and keep them as the best, because the best checkpoint was lost."""
         with self._validated_weights():
             self._keep_best(state, *self._measure(state))
-
-    def _validated_weights(self):
-        return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def _measure(self, state) -> tuple[float, float | None]:
         """The score of the model, where higher is better, and the value of the metric."""
@@ -127,16 +127,11 @@ class Validation:
     def _keep_best(self, state, score, value):
         state.best, state.best_score, state.best_step = value, score, state.step
         if self.writes:
-            self.checkpoints.save("best", self._arrays(), {"step": state.step, "value": value})
-
-    def _keep_candidate(self, state, score):
-        if self.writes:
-            self.checkpoints.save(_candidate(state.step), self._arrays(), {"step": state.step})
-        ranked = sorted([*state.candidates, [score, state.step]], reverse=True)
-        state.candidates = ranked[: self.config.average_checkpoints]
+            arrays = to_arrays("model", self.model.variables)
+            self.checkpoints.save("best", arrays, {"step": state.step, "value": value})
 
     def _load_candidates(self, state) -> list[dict[str, np.ndarray]]:
-        self._wait_for_chief()
+        chief_value(self.strategy, 0.0)  # returns once the chief gets here too, after all its writes
         loaded = []
         for _, step in state.candidates if len(state.candidates) > 1 else ():
             try:
@@ -144,13 +139,6 @@ class Validation:
             except DamagedCheckpointError as error:
                 warnings.warn(f"{error}; averaging without it", stacklevel=2)
         return loaded
-
-    def _wait_for_chief(self):
-        """Return once the chief gets here too, after all its writes."""
-        chief_value(self.strategy, 0.0)
-
-    def _arrays(self):
-        return to_arrays("model", self.model.variables)
 
 
 def _candidate(step: float) -> str:

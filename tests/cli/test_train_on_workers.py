@@ -12,7 +12,7 @@ import pytest
 
 from attention_apps.training.config import to_toml
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
-from tests.training.test_distribution import free_ports
+from tests.training.test_train_step import free_ports
 
 CHANGES = ("training.epochs=1", "training.batch_size=6", "training.validate_every=1", "training.log_every=1")
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from attention_apps.decoding.beam_search import beam_search
-from attention_apps.decoding.ctc import _frames_needed, align_ctc, ctc_losses, ctc_prefix_scorer
+from attention_apps.decoding.ctc import align_ctc, ctc_losses, ctc_prefix_scorer
 from attention_apps.decoding.options import DecodingOptions
 
 S, V = 5, 6  # letters 3 to 5
@@ -51,7 +51,6 @@ def test_losses_equal_the_sum_over_all_paths():
 def test_a_text_that_cannot_fit_is_skipped_and_told():
     tokens = np.array([[1, 3, 3, 3, 2, 0], [1, 3, 3, 2, 0, 0], [1, 4, 5, 3, 4, 2], [1, 2, 0, 0, 0, 0]])
     mask = np.arange(S) < np.array([4, 3, 3, 0])[:, None]
-    np.testing.assert_array_equal(_frames_needed(tf.constant(tokens)), [5, 3, 4, 0])
     logits = tf.constant(random_logits(4))
     with tf.GradientTape() as tape:
         tape.watch(logits)
@@ -65,6 +64,15 @@ def test_a_text_that_cannot_fit_is_skipped_and_told():
     assert gradients[1, :3].any()
     assert not gradients[[0, 2, 3]].any()
     assert not gradients[1, 3:].any()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "needed"), [([1, 3, 3, 3, 2, 0], 5), ([1, 3, 3, 2, 0, 0], 3), ([1, 4, 5, 3, 4, 2], 4)]
+)
+def test_a_text_fits_from_a_frame_per_letter_and_a_blank_between_equal_letters_on(tokens, needed):
+    mask = np.arange(S) < np.array([needed - 1, needed])[:, None]
+    _, fits = ctc_losses(tf.constant(random_logits(2)), mask, np.array([tokens, tokens]))
+    np.testing.assert_array_equal(fits, [False, True])
 
 
 def test_gradients_are_those_of_finite_differences():

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from attention_apps.training import logs
-from attention_apps.training.logs import CsvLog, ProgressLine, RunLogs, SampleLog, format_duration
+from attention_apps.training.logs import CsvLog, ProgressLine, RunLogs, format_duration
 from attention_apps.training.trainer import Trainer
 from tests.training.tiny_training import make_batches, make_config, make_model, teacher_forced_accuracy
 
@@ -61,11 +61,11 @@ def test_a_damaged_row_is_dropped_with_a_warning_that_names_it(tmp_path, damage)
 
 @pytest.mark.parametrize("damage", ["no json", "[]", '{"source": 1}', '{"step": "x"}', "7"])
 def test_a_damaged_sample_is_dropped_with_a_warning_that_names_it(tmp_path, damage):
-    log = SampleLog(tmp_path / "samples.jsonl")
-    log.path.write_text(f'{damage}\n{{"step": 2}}\n')
+    path = tmp_path / "samples.jsonl"
+    path.write_text(f'{damage}\n{{"step": 2}}\n')
     with pytest.warns(UserWarning, match=r"samples\.jsonl, line 1: dropped a damaged row of the log"):
-        log.truncate_after(5)
-    assert log.path.read_text() == '{"step": 2}\n'
+        RunLogs(tmp_path).truncate_after(5)
+    assert path.read_text() == '{"step": 2}\n'
 
 
 def test_without_room_for_tensorboard_the_run_continues(tmp_path):
@@ -80,13 +80,13 @@ def test_without_room_for_tensorboard_the_run_continues(tmp_path):
 
 
 def test_samples_are_json_lines_in_any_script(tmp_path):
-    log = SampleLog(tmp_path / "samples.jsonl")
-    log.write(3, [("a.jpg", "ein Häuschen\nim Grünen", "a “dog”")])
-    log.write(6, [("a.jpg", "犬", "x")])
-    with log.path.open("a", encoding="utf-8") as file:
+    run_logs, path = RunLogs(tmp_path), tmp_path / "samples.jsonl"
+    run_logs.validation(3, 1, {"bleu": 2.0}, [("a.jpg", "ein Häuschen\nim Grünen", "a “dog”")])
+    run_logs.validation(6, 2, {"bleu": 3.0}, [("a.jpg", "犬", "x")])
+    with path.open("a", encoding="utf-8") as file:
         file.write('{"step": 6, "sou')
-    log.truncate_after(3)
-    (line,) = log.path.read_text(encoding="utf-8").splitlines()
+    run_logs.truncate_after(3)
+    (line,) = path.read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["reference"] == "ein Häuschen\nim Grünen"
 
 

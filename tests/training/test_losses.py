@@ -11,9 +11,9 @@ from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.training.config import TrainingConfig
 from attention_apps.training.losses import (
     CTCLoss,
+    PointingLoss,
     doubly_stochastic_loss,
     guided_attention_loss,
-    pointing_loss,
     target_token_count,
     token_losses,
 )
@@ -198,16 +198,25 @@ def test_wrong_arguments_are_explained():
         CTCLoss(ctc_only_epochs=-1)
 
 
+def pointing(attention, regions, weight=1.0):
+    """The loss of regions without a start token, which the batch has."""
+    regions = tf.concat([tf.zeros_like(regions[:, :1]), regions], axis=1)
+    losses, counts = PointingLoss(weight)(None, {"regions": regions}, {"attention": attention}, {}, tf.constant(0))
+    assert counts["pointed"] == tf.math.count_nonzero(tf.reduce_any(regions, axis=-1))
+    return losses["pointing"]
+
+
 def test_pointing_loss_is_that_of_the_attention_inside_the_regions():
     attention = tf.constant([[[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]])
     regions = tf.constant([[[True, True, False], [False, False, False], [False, False, True]]])
     expected = -np.log(0.75) - np.log(0.5)
-    np.testing.assert_allclose(pointing_loss(attention, regions), expected, rtol=1e-6)
+    np.testing.assert_allclose(pointing(attention, regions), expected, rtol=1e-6)
+    np.testing.assert_allclose(pointing(attention, regions, weight=0.5), expected / 2, rtol=1e-6)
 
 
 def test_pointing_loss_outside_of_all_regions_is_finite_and_has_a_gradient_of_zero():
     attention = tf.Variable([[[0.0, 1.0]]])
     with tf.GradientTape() as tape:
-        loss = pointing_loss(attention, tf.constant([[[True, False]]]))
+        loss = pointing(attention, tf.constant([[[True, False]]]))
     assert np.isfinite(loss)
     assert np.isfinite(tape.gradient(loss, attention)).all()

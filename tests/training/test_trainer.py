@@ -171,7 +171,7 @@ def test_the_last_weights_replace_a_lost_best_checkpoint(tmp_path, damage, ema):
     validate, seen = given_values("bleu", [3.0, 2.0, 2.0])
     _, _, trainer = fit(tmp_path, config, validate=validate)
     if damage == "removed":
-        trainer.checkpoints.remove("best")
+        trainer.checkpoints.path("best").unlink()
     else:
         trainer.checkpoints.path("best").write_bytes(b"damaged")
     with pytest.warns(UserWarning, match="best.safetensors.*The last weights of the run, of step 8, replace the best"):

@@ -66,18 +66,23 @@ def test_candidates_are_removed_after_the_checkpoint_that_does_without_them(tmp_
     validate, _ = given_values("bleu", [1.0, 2.0, 3.0, 4.0, 0.0])
     _, _, trainer = fit(tmp_path, config, validate=validate)
     folder = trainer.checkpoints
-    assert {name for name in folder.names() if name.startswith("candidate-")} == {"candidate-12", "candidate-16"}
-    removed, remove = [], folder.remove
 
-    def note(name):
-        removed.append((name, folder.load("last").state["position"]["candidates"]))
-        remove(name)
+    def names():
+        return {path.stem for path in folder.folder.glob("*.safetensors")}
 
-    folder.remove = note
+    assert names() == {"last", "previous", "best", "candidate-12", "candidate-16"}
+    in_last, keep_only = [], folder.keep_only
+
+    def note(kept, prefix):
+        in_last.append(folder.load("last").state["position"]["candidates"])
+        keep_only(kept, prefix)
+
+    folder.keep_only = note
     trainer.state.candidates = [[4.0, 16]]
     trainer._save()
     trainer.validation.remove_old_candidates(trainer.state)
-    assert removed == [("candidate-12", [[4.0, 16]])]
+    assert in_last == [[[4.0, 16]]]
+    assert names() == {"last", "previous", "best", "candidate-16"}
 
 
 def test_more_time_would_go_on_from_the_last_weights_and_not_from_their_average(tmp_path):

@@ -23,7 +23,7 @@ from attention_apps.checks import require
 from attention_apps.constants import END, PADDING
 from attention_apps.decoding import DecodingResult
 from attention_apps.decoding.ctc import align_ctc, ctc_prefix_scorer
-from attention_apps.decoding.ngram_model import NgramModel
+from attention_apps.decoding.scorers import NgramModel
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES, SAMPLES_PER_FRAME
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 from attention_apps.preprocessing.log_mel import log_mel
