@@ -15,10 +15,10 @@ from .applications import (
 from .decoding.beam_search import beam_search
 from .decoding.options import DecodingOptions, DecodingResult
 from .decoding.sampling import sample
-from .models.pointer_generator import PointerGenerator
+from .models.copying import PointerGenerator
+from .models.encoders import TextEncoder
 from .models.recurrent_decoder import RecurrentDecoder
 from .models.seq2seq import Seq2Seq
-from .models.text_encoder import TextEncoder
 from .models.transformer import TransformerDecoder
 from .preprocessing.vocabulary import Vocabulary
 from .training.config import TrainingConfig

@@ -25,7 +25,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # The layers that may import TensorFlow, and why. All others use `keras.ops` only.
 TENSORFLOW_IN_LAYERS = {
     "recurrent_kernels": "fast LSTM and GRU; `Recurrent` runs the layers of Keras on other backends",
-    "loops": "`tf.while_loop` with a TensorArray; `ops.scan` or a Python loop on other backends",
+    "sequence_ops": "`tf.while_loop` with a TensorArray; `ops.scan` or a Python loop on other backends",
 }
 
 

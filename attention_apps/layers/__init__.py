@@ -3,12 +3,16 @@
 from attention_apps.layers.additive_attention import AdditiveAttention
 from attention_apps.layers.coverage_attention import CoverageAttention, LocationSensitiveAttention, coverage_loss
 from attention_apps.layers.dot_product_attention import MultiHeadAttention, ScaledDotProductAttention
-from attention_apps.layers.hard_attention import HardAttention
+from attention_apps.layers.hard_attention import HardAttention, MonotonicAttention
 from attention_apps.layers.luong_attention import LuongAttention
-from attention_apps.layers.monotonic_attention import MonotonicAttention
-from attention_apps.layers.position_encodings import RotaryPosition, SinusoidalPositionEncoding
 from attention_apps.layers.recurrent import PyramidalBidirectionalLSTM, Recurrent
-from attention_apps.layers.transformer_blocks import TransformerDecoderBlock, TransformerEncoderBlock
+from attention_apps.layers.sequence_ops import length_mask
+from attention_apps.layers.transformer import (
+    RotaryPosition,
+    SinusoidalPositionEncoding,
+    TransformerDecoderBlock,
+    TransformerEncoderBlock,
+)
 
 __all__ = [
     "AdditiveAttention",
@@ -26,4 +30,5 @@ __all__ = [
     "TransformerDecoderBlock",
     "SinusoidalPositionEncoding",
     "RotaryPosition",
+    "length_mask",
 ]

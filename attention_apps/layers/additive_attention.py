@@ -2,16 +2,17 @@
 
 import inspect
 import math
+from functools import partial
 
 import keras
 from keras import ops
 
-from attention_apps.layers.loops import chunked_loop
-from attention_apps.layers.masks import masked_softmax, over_targets
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.sequence_ops import chunked_loop, masked_softmax, over_targets
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class AdditiveAttention(keras.layers.Layer):
+class AdditiveAttention(ConstructorConfig, keras.layers.Layer):
     """Scores each source position with a network of one hidden layer: v · tanh(W q + U k).
 
     The hidden layer is computed in chunks, so memory does not grow with target × source × units.
@@ -40,6 +41,8 @@ class AdditiveAttention(keras.layers.Layer):
         Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate", A.1.2.
     """
 
+    _key_bias = False  # whether the projection of the keys has a bias, which most subclasses need
+
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
         if units < 1:
@@ -47,7 +50,7 @@ class AdditiveAttention(keras.layers.Layer):
         self.units = units
         self.supports_masking = True
         self.query_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
-        self.key_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="key")
+        self.key_dense = keras.layers.Dense(units, use_bias=self._key_bias, dtype=self.dtype_policy, name="key")
 
     def build(self, query_shape, value_shape):
         self.query_dense.build(query_shape)
@@ -65,9 +68,6 @@ class AdditiveAttention(keras.layers.Layer):
         scores = additive_scores(self.query_dense(query), keys, self.score_kernel, single_step)  # (B, T, S)
         weights = masked_softmax(scores, over_targets(value_mask))
         return ops.matmul(weights, value), weights, {} if state is None else state
-
-    def get_config(self):
-        return {**super().get_config(), "units": self.units}
 
 
 # Elements of the hidden layer per chunk: few enough for a CPU's cache. The speed gained by staying in the cache more
@@ -98,15 +98,8 @@ def additive_scores(query, keys, kernel, single_step=False):
     row = (*query.shape[1:], keys.shape[1])
     if all(isinstance(size, int) for size in row) and math.prod(row) <= _SHORT_ROW:
         return _scores(query, keys, kernel)[0]
-    return _with_recomputation(in_one_piece=single_step or query.shape[1] == 1)(query, keys, kernel)
+    in_one_piece = single_step or query.shape[1] == 1
 
-
-def takes_single_step(attention):
-    """Return whether the call of an attention layer has a `single_step` argument."""
-    return "single_step" in inspect.signature(attention.call).parameters
-
-
-def _with_recomputation(in_one_piece):
     @ops.custom_gradient
     def compute(*arrays):
         # In eager mode, TensorFlow's tape would otherwise keep every intermediate result of the forward pass.
@@ -122,27 +115,40 @@ def _with_recomputation(in_one_piece):
             return _scores(*arrays)[0], gradient
         return _in_chunks(_scores, _scores_of_one_row, arrays, num_outputs=1)[0], gradient
 
-    return compute
+    return compute(query, keys, kernel)
+
+
+def takes_single_step(attention):
+    """Return whether the call of an attention layer has a `single_step` argument."""
+    return "single_step" in inspect.signature(attention.call).parameters
 
 
 def _in_chunks(of_rows, of_one_row, arrays, num_outputs):
-    """Call `of_rows` on as many rows of the batch as fit into a chunk, or `of_one_row` if not even one fits."""
+    """Call `of_rows` on as many rows of the batch as fit into a chunk, or `of_one_row` if not even one fits.
+
+    `of_one_row` is also told how many source positions fit.
+    """
     query, keys, kernel, *upstream = arrays
     (batch, target, units), source = ops.shape(query), ops.shape(keys)[1]
     if not all(isinstance(size, int) or ops.is_tensor(size) for size in (batch, target, source)):
         return of_rows(*arrays)  # JAX only asks for the shape
-    fitting = _CHUNK_SIZE // units // _at_least_one(source) // _at_least_one(target)
+    fitting_positions = _CHUNK_SIZE // units // _at_least_one(target)
+    fitting_rows = _CHUNK_SIZE // units // _at_least_one(source) // _at_least_one(target)
+    of_one_row = partial(of_one_row, size=_at_least_one(fitting_positions))
 
     def loop(function, size):
-        def step(chunk, state):
-            return function(chunk(query), chunk(keys), kernel, *map(chunk, upstream)), state
-
-        return chunked_loop(step, batch, size, num_outputs, dtype=query.dtype)[0]
+        return chunked_loop(
+            lambda chunk, state: (function(chunk(query), chunk(keys), kernel, *map(chunk, upstream)), state),
+            batch,
+            size,
+            num_outputs,
+            dtype=query.dtype,
+        )[0]
 
     return _if(
-        batch <= fitting,
+        batch <= fitting_rows,
         lambda: of_rows(*arrays),
-        lambda: _if(fitting >= 1, lambda: loop(of_rows, fitting), lambda: loop(of_one_row, 1)),
+        lambda: _if(fitting_rows >= 1, lambda: loop(of_rows, fitting_rows), lambda: loop(of_one_row, 1)),
     )
 
 
@@ -151,12 +157,12 @@ def _scores(query, keys, kernel):
     return (ops.squeeze(ops.tensordot(hidden, ops.expand_dims(kernel, 1), 1), 3),)  # (B, T, S)
 
 
-def _scores_of_one_row(query, keys, kernel):
+def _scores_of_one_row(query, keys, kernel, size):
     def step(chunk, state):
         (scores,) = _scores(query, chunk(keys, axis=1), kernel)
         return (ops.transpose(scores, (2, 0, 1)),), state
 
-    (scores,), _ = chunked_loop(step, ops.shape(keys)[1], _source_chunk(query), num_outputs=1, dtype=query.dtype)
+    (scores,), _ = chunked_loop(step, ops.shape(keys)[1], size, num_outputs=1, dtype=query.dtype)
     return (ops.transpose(scores, (1, 2, 0)),)
 
 
@@ -171,7 +177,7 @@ def _gradients(query, keys, kernel, upstream):
     return by_query * kernel, by_keys * kernel, ops.squeeze(by_kernel, 1)
 
 
-def _gradients_of_one_row(query, keys, kernel, upstream):
+def _gradients_of_one_row(query, keys, kernel, upstream, size):
     def step(chunk, state):
         by_query, by_keys, by_kernel = _gradients(query, chunk(keys, axis=1), kernel, chunk(upstream, axis=2))
         return (ops.swapaxes(by_keys, 0, 1),), (state[0] + by_query, state[1] + by_kernel)
@@ -179,7 +185,7 @@ def _gradients_of_one_row(query, keys, kernel, upstream):
     (by_keys,), (by_query, by_kernel) = chunked_loop(
         step,
         ops.shape(keys)[1],
-        _source_chunk(query),
+        size,
         num_outputs=1,
         dtype=query.dtype,
         state=(ops.zeros_like(query), ops.zeros_like(query[:, 0])),
@@ -189,11 +195,6 @@ def _gradients_of_one_row(query, keys, kernel, upstream):
 
 def _hidden(query, keys):
     return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))  # (B, T, S, U)
-
-
-def _source_chunk(query):
-    _, target, units = ops.shape(query)
-    return _at_least_one(_CHUNK_SIZE // units // _at_least_one(target))
 
 
 def _at_least_one(size):

@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from attention_apps.constants import VERY_NEGATIVE
-from attention_apps.layers.masks import masked_softmax, softmax_gradient
+from attention_apps.layers.additive_attention import AdditiveAttention
 from attention_apps.layers.recurrent_attention import recurrent_attention_weights, unroll_filters
+from attention_apps.layers.sequence_ops import masked_softmax, softmax_gradient
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class CoverageAttention(keras.layers.Layer):
+class CoverageAttention(AdditiveAttention):
     """Additive attention that sees how much attention each source position has received so far.
 
     The coverage c of a source position is the sum of its weights at all earlier target positions. The score is
@@ -39,24 +40,15 @@ class CoverageAttention(keras.layers.Layer):
         See et al. 2017, "Get To The Point: Summarization with Pointer-Generator Networks", section 2.3, eq. 10-13.
     """
 
+    _key_bias = True
+
     def __init__(self, units, **kwargs):
-        super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(f"`units` must be a positive integer. Received: units={units}")
-        self.units = units
-        self.supports_masking = True
+        super().__init__(units, **kwargs)
         self.autocast = False  # coverage is summed in float32 even under mixed precision
-        self.query_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
-        self.key_dense = keras.layers.Dense(units, dtype=self.dtype_policy, name="key")
 
     def build(self, query_shape, value_shape):
-        self.query_dense.build(query_shape)
-        self.key_dense.build(value_shape)
         self.coverage_kernel = self.add_weight(shape=(1, self.units), name="coverage_kernel")
-        self.score_kernel = self.add_weight(shape=(self.units,), name="score_kernel")
-
-    def prepare(self, value):
-        return self.key_dense(value)
+        super().build(query_shape, value_shape)
 
     def init_state(self, value):
         return {"coverage": ops.zeros_like(value[:, :, 0], dtype=self.variable_dtype)}
@@ -80,9 +72,6 @@ class CoverageAttention(keras.layers.Layer):
         weights = ops.cast(weights, self.compute_dtype)
         return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
 
-    def get_config(self):
-        return {**super().get_config(), "units": self.units}
-
 
 def coverage_loss(weights, mask=None):
     """Penalize attending again to source positions that earlier target positions attended to.
@@ -101,7 +90,7 @@ def coverage_loss(weights, mask=None):
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class LocationSensitiveAttention(keras.layers.Layer):
+class LocationSensitiveAttention(AdditiveAttention):
     """Additive attention that sees the weights of the previous target position.
 
     The previous weights are convolved along the source into features f, and the score is v · tanh(W q + V k + U f + b).
@@ -138,6 +127,8 @@ class LocationSensitiveAttention(keras.layers.Layer):
         Chorowski et al. 2015, "Attention-Based Models for Speech Recognition", sections 2.1 to 2.3.
     """
 
+    _key_bias = True
+
     def __init__(
         self,
         units,
@@ -149,8 +140,8 @@ class LocationSensitiveAttention(keras.layers.Layer):
         smoothing=False,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        sizes = {"units": units, "filters": filters, "kernel_size": kernel_size, "top_k": top_k, "window": window}
+        super().__init__(units, **kwargs)
+        sizes = {"filters": filters, "kernel_size": kernel_size, "top_k": top_k, "window": window}
         for name, size in sizes.items():
             if size is not None and size < 1:
                 raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}")
@@ -158,27 +149,18 @@ class LocationSensitiveAttention(keras.layers.Layer):
             raise ValueError(
                 f"`inverse_temperature` must be positive. Received: inverse_temperature={inverse_temperature}"
             )
-        self.units = units
         self.filters = filters
         self.kernel_size = kernel_size
         self.inverse_temperature = inverse_temperature
         self.top_k = top_k
         self.window = window
         self.smoothing = smoothing
-        self.supports_masking = True
         self.autocast = False  # the state stays in float32 even under mixed precision
-        self.query_dense = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="query")
-        self.key_dense = keras.layers.Dense(units, dtype=self.dtype_policy, name="key")
 
     def build(self, query_shape, value_shape):
-        self.query_dense.build(query_shape)
-        self.key_dense.build(value_shape)
         self.location_filters = self.add_weight(shape=(self.kernel_size, self.filters), name="location_filters")
         self.location_kernel = self.add_weight(shape=(self.filters, self.units), name="location_kernel")
-        self.score_kernel = self.add_weight(shape=(self.units,), name="score_kernel")
-
-    def prepare(self, value):
-        return self.key_dense(value)
+        super().build(query_shape, value_shape)
 
     def init_state(self, value):
         return {"weights": ops.zeros_like(value[:, :, 0], dtype=self.variable_dtype)}
@@ -224,15 +206,3 @@ class LocationSensitiveAttention(keras.layers.Layer):
         if self.smoothing:  # the log of a sigmoid instead of the score itself
             gradient = gradient * ops.sigmoid(-scores * self.inverse_temperature)
         return gradient * self.inverse_temperature
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "filters": self.filters,
-            "kernel_size": self.kernel_size,
-            "inverse_temperature": self.inverse_temperature,
-            "top_k": self.top_k,
-            "window": self.window,
-            "smoothing": self.smoothing,
-        }

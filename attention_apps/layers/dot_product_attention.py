@@ -5,11 +5,12 @@ import math
 import keras
 from keras import ops
 
-from attention_apps.layers.masks import causal_mask, masked_softmax, over_targets
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.sequence_ops import causal_mask, masked_softmax, over_targets
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class ScaledDotProductAttention(keras.layers.Layer):
+class ScaledDotProductAttention(ConstructorConfig, keras.layers.Layer):
     """Scores each source position by its dot product with the query, divided by the square root of the dimension.
 
     It has no parameters: the value is its own key.
@@ -64,12 +65,9 @@ class ScaledDotProductAttention(keras.layers.Layer):
         weights = masked_softmax(scores, mask)
         return ops.matmul(weights, value), weights, {} if state is None else state
 
-    def get_config(self):
-        return {**super().get_config(), "causal": self.causal}
-
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(ConstructorConfig, keras.layers.Layer):
     """Scaled dot-product attention with several heads.
 
     Use it as self-attention, `attention(x, x)`, or as cross-attention, `attention(query, value)`.
@@ -144,25 +142,21 @@ class MultiHeadAttention(keras.layers.Layer):
         self.output_dim = output_dim
         self.return_weights = return_weights
         self.supports_masking = True
-        shared = self._shared_heads * key_dim
-        self.query_dense = self._dense(num_heads * key_dim, "query")
-        self.key_dense = self._dense(shared, "key")
-        self.value_dense = self._dense(shared, "value")
+        self._shared_heads = num_key_value_heads or num_heads
+        self.query_dense, self.key_dense, self.value_dense = (
+            keras.layers.Dense(heads * key_dim, use_bias=use_bias, dtype=self.dtype_policy, name=name)
+            for name, heads in (("query", num_heads), ("key", self._shared_heads), ("value", self._shared_heads))
+        )
         self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-
-    @property
-    def _shared_heads(self):
-        return self.num_key_value_heads or self.num_heads
-
-    def _dense(self, units, name):
-        return keras.layers.Dense(units, use_bias=self.use_bias, dtype=self.dtype_policy, name=name)
 
     def build(self, query_shape, value_shape):
         self.query_dense.build(query_shape)
         self.key_dense.build(value_shape)
         self.value_dense.build(value_shape)
         self.dropout_layer.build((None, self.num_heads, None, None))
-        self.output_dense = self._dense(self.output_dim or value_shape[-1], "output")
+        self.output_dense = keras.layers.Dense(
+            self.output_dim or value_shape[-1], use_bias=self.use_bias, dtype=self.dtype_policy, name="output"
+        )
         self.output_dense.build((*query_shape[:-1], self.num_heads * self.key_dim))
 
     def prepare(self, value):
@@ -225,19 +219,6 @@ class MultiHeadAttention(keras.layers.Layer):
         has_source = ops.any(mask, axis=-1)[..., None, None]
         return ops.where(has_source, context, ops.zeros_like(context)), None
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "num_key_value_heads": self.num_key_value_heads,
-            "causal": self.causal,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "output_dim": self.output_dim,
-            "return_weights": self.return_weights,
-        }
-
 
 def _append(state, new):
     """Write the new keys and values after the last position of the cache."""
@@ -245,9 +226,8 @@ def _append(state, new):
     index = ops.arange(length, dtype="int32") - ops.expand_dims(state["position"], 1)  # (B, max_length)
     written = ops.logical_and(index >= 0, index < added)[..., None, None]
     index = ops.clip(index, 0, added - 1)[..., None, None]
-
-    def write(name):
+    appended = {"position": state["position"] + added}
+    for name in ("keys", "values"):
         moved = new[name] if new[name].shape[1] == 1 else ops.take_along_axis(new[name], index, axis=1)
-        return ops.where(written, moved, state[name])
-
-    return {"keys": write("keys"), "values": write("values"), "position": state["position"] + added}
+        appended[name] = ops.where(written, moved, state[name])
+    return appended

@@ -1,15 +1,18 @@
+"""Attention to one source position at a time: drawn from other weights, or found by moving along the source."""
+
 import keras
 from keras import ops
 
 from attention_apps.constants import VERY_NEGATIVE
-from attention_apps.layers.additive_attention import takes_single_step
-from attention_apps.layers.masks import masked_softmax
+from attention_apps.layers.additive_attention import AdditiveAttention, additive_scores, takes_single_step
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.sequence_ops import masked_softmax, over_targets, scan_time
 
 _ESTIMATORS = ("reinforce", "gumbel", "straight_through")
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class HardAttention(keras.layers.Layer):
+class HardAttention(ConstructorConfig, keras.layers.Layer):
     """Attends to one source position at a time, drawn from the weights of another attention layer.
 
     In training, the position is sampled from the weights of the wrapped layer; at inference, it is the most likely
@@ -129,14 +132,14 @@ class HardAttention(keras.layers.Layer):
         state = {**state, "inner": inner} if state else {}
         if not training:
             weights = _one_hot_of_largest(probabilities, probabilities > 0)
-        elif self.estimator == "straight_through":
-            weights = _straight_through(probabilities, probabilities)
-        elif self.estimator == "gumbel":
-            logits = _safe_log(probabilities)
-            logits = logits + self._gumbel_noise(logits)
-            weights = _straight_through(masked_softmax(logits / self.temperature, probabilities > 0), logits)
-        else:
+        elif self.estimator == "reinforce":
             weights, state = self._sampled_weights(probabilities, state)
+        else:  # one-hot weights of the largest score in the forward pass, with the gradient of the soft weights
+            soft, scores = probabilities, probabilities
+            if self.estimator == "gumbel":
+                _, scores = self._logits_and_noisy_logits(probabilities)
+                soft = masked_softmax(scores / self.temperature, probabilities > 0)
+            weights = _one_hot_of_largest(scores, soft > 0) + (soft - ops.stop_gradient(soft))
         weights = ops.cast(weights, self.compute_dtype)
         return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
 
@@ -165,8 +168,8 @@ class HardAttention(keras.layers.Layer):
 
     def _sampled_weights(self, probabilities, state):
         real = probabilities > 0
-        logits = _safe_log(probabilities)
-        sample = _one_hot_of_largest(logits + self._gumbel_noise(logits), real)  # (B, T, S)
+        logits, noisy_logits = self._logits_and_noisy_logits(probabilities)
+        sample = _one_hot_of_largest(noisy_logits, real)  # (B, T, S)
         uniform = keras.random.uniform(ops.shape(logits)[:2], dtype=self.variable_dtype, seed=self.seed_generator)
         sampled = ops.expand_dims(uniform >= self.expectation_rate, 2)  # (B, T, 1)
         log_prob = ops.where(sampled, sample * logits, ops.zeros_like(logits))
@@ -177,38 +180,13 @@ class HardAttention(keras.layers.Layer):
         }
         return ops.where(sampled, sample, probabilities), state
 
-    def _gumbel_noise(self, logits):
+    def _logits_and_noisy_logits(self, probabilities):
+        """The logarithm, zero with a zero gradient for a probability of zero, and its sum with Gumbel noise."""
+        logits = ops.log(ops.where(probabilities > 0, probabilities, ops.ones_like(probabilities)))
         uniform = keras.random.uniform(
             ops.shape(logits), minval=1e-9, dtype=self.variable_dtype, seed=self.seed_generator
         )
-        return -ops.log(-ops.log(uniform))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "attention": keras.saving.serialize_keras_object(self.attention),
-            "estimator": self.estimator,
-            "expectation_rate": self.expectation_rate,
-            "reward_weight": self.reward_weight,
-            "entropy_weight": self.entropy_weight,
-            "baseline_momentum": self.baseline_momentum,
-            "temperature": self.temperature,
-            "seed": self.seed,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "attention": keras.saving.deserialize_keras_object(config["attention"])})
-
-
-def _safe_log(probabilities):
-    """The logarithm; zero with a zero gradient for a probability of zero."""
-    return ops.log(ops.where(probabilities > 0, probabilities, ops.ones_like(probabilities)))
-
-
-def _straight_through(soft, scores):
-    """One-hot weights of the largest score in the forward pass, with the gradient of the soft weights."""
-    return _one_hot_of_largest(scores, soft > 0) + (soft - ops.stop_gradient(soft))
+        return logits, logits - ops.log(-ops.log(uniform))
 
 
 def _one_hot_of_largest(scores, real):
@@ -217,3 +195,137 @@ def _one_hot_of_largest(scores, real):
     best = ops.cast(ops.expand_dims(ops.argmax(scores, axis=-1), -1), "int32")
     positions = ops.arange(ops.shape(scores)[-1], dtype="int32")
     return ops.cast(ops.logical_and(ops.equal(positions, best), real), scores.dtype)
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class MonotonicAttention(AdditiveAttention):
+    """Attention that moves over the source in one direction: at each position it either stops or moves right.
+
+    The energy of stopping is g · v/|v| · tanh(W q + V k + b) + r, and p is its sigmoid. At inference, attention is
+    hard: starting from the previous position, all weight goes to the first source position with p > 0.5. If there is
+    none, weights and context are zero and the position stays. In training, the weights are the expectation of that
+    process, p[i, j] · q[i, j] with q[i, j] = (1 - p[i, j - 1]) · q[i, j - 1] + weights[i - 1, j]. They may sum to less
+    than one. Noise added to the energies teaches the layer to make p nearly 0 or 1.
+
+    Args:
+        units: Size of the hidden layer.
+        noise: Standard deviation of the noise added to the energies in training.
+        offset: Initial value of r; the more negative, the further the initial alignments reach.
+        seed: Integer for the noise, or `None`.
+
+    Call arguments:
+        query: `(batch, target, query_dim)`.
+        value: `(batch, source, dim)`.
+        value_mask: Boolean `(batch, source)`; `True` means real.
+        prepared: Result of `prepare(value)`, the projected keys `(batch, source, units)`.
+        state: `{"weights": (batch, source)}`, the last alignment; initially, all weight is on position 0.
+        training: Whether to use the soft, expected weights.
+
+    Returns:
+        The context `(batch, target, dim)`, the weights `(batch, target, source)` and the state after the last
+        target position.
+
+    Example:
+
+    >>> attention = MonotonicAttention(256)
+    >>> context, weights, state = attention(query, value, value_mask=mask, training=True)
+
+    Reference:
+        Raffel et al. 2017, "Online and Linear-Time Attention by Enforcing Monotonic Alignments", sections 2.2 to 2.5,
+        eq. 9-14 and algorithm 1.
+    """
+
+    _key_bias = True
+
+    def __init__(self, units, noise=1.0, offset=-1.0, seed=None, **kwargs):
+        super().__init__(units, **kwargs)
+        if noise < 0:
+            raise ValueError(f"`noise` must not be negative. Received: noise={noise}")
+        self.noise = noise
+        self.offset = offset
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.autocast = False  # the alignment stays in float32 even under mixed precision
+
+    def build(self, query_shape, value_shape):
+        self.query_dense.build(query_shape)
+        self.key_dense.build(value_shape)
+        self.score_kernel = self.add_weight(shape=(self.units,), autocast=False, name="score_kernel")
+        self.score_scale, self.score_offset = (
+            self.add_weight(shape=(), initializer=keras.initializers.Constant(value), autocast=False, name=name)
+            for name, value in (("score_scale", self.units**-0.5), ("score_offset", self.offset))
+        )
+
+    def init_state(self, value):
+        zeros = ops.zeros_like(value[:, :, 0], dtype=self.variable_dtype)
+        first = ops.equal(ops.arange(ops.shape(zeros)[1]), 0)
+        return {"weights": ops.where(first, ops.ones_like(zeros), zeros)}
+
+    def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
+        keys = self.prepare(value) if prepared is None else prepared  # (B, S, U)
+        state = self.init_state(value) if state is None else state
+        kernel = self.score_scale * self.score_kernel / ops.norm(self.score_kernel)
+        scores = additive_scores(self.query_dense(query), keys, ops.cast(kernel, self.compute_dtype))  # (B, T, S)
+        energies = ops.cast(scores, self.variable_dtype) + self.score_offset
+        if training:
+            noise = keras.random.normal(ops.shape(energies), dtype=self.variable_dtype, seed=self.seed_generator)
+            step, probabilities = _soft_step, ops.sigmoid(energies + self.noise * noise)
+        else:
+            step, probabilities = _hard_step, ops.cast(energies > 0, self.variable_dtype)
+        if value_mask is not None:
+            probabilities = ops.where(over_targets(value_mask), probabilities, ops.zeros_like(probabilities))
+        weights, state = scan_time(step, probabilities, state)
+        weights = ops.cast(weights, self.compute_dtype)
+        return ops.matmul(weights, ops.cast(value, self.compute_dtype)), weights, state
+
+
+def _soft_step(probabilities, state):
+    """The expected alignment of one target position, eq. 13 and 14."""
+    decay = ops.pad(1 - probabilities[:, :-1], ((0, 0), (1, 0)))
+    weights = probabilities * linear_recurrence(decay, state["weights"])
+    return weights, {"weights": weights}
+
+
+def _hard_step(stops, state):
+    """The alignment of one target position, algorithm 1; `stops` is 1 where the layer would stop, else 0."""
+    reachable = ops.where(ops.cumsum(state["weights"], axis=1) > 0, stops, ops.zeros_like(stops))
+    weights = ops.where(ops.cumsum(reachable, axis=1) <= 1, reachable, ops.zeros_like(stops))
+    found = ops.any(reachable > 0, axis=1, keepdims=True)
+    return weights, {"weights": ops.where(found, weights, state["weights"])}
+
+
+@ops.custom_gradient
+def linear_recurrence(decay, inputs):
+    """Compute x[j] = decay[j] · x[j - 1] + inputs[j] with x[-1] = 0, in a logarithmic number of parallel steps.
+
+    It uses sums of products, never a quotient of cumulative products: with decays between 0 and 1 nothing overflows,
+    no matter how long the axis is. The gradient is the same kind of recurrence, run backward.
+
+    Args:
+        decay: `(batch, length)`.
+        inputs: `(batch, length)`.
+    """
+    outputs = _parallel_scan(decay, inputs)
+
+    def gradient(*arguments, upstream=None):
+        upstream = arguments[0] if upstream is None else upstream
+        following = ops.pad(decay[:, 1:], ((0, 0), (0, 1)))
+        input_gradient = ops.flip(_parallel_scan(ops.flip(following, axis=1), ops.flip(upstream, axis=1)), axis=1)
+        return input_gradient * ops.pad(outputs[:, :-1], ((0, 0), (1, 0))), input_gradient
+
+    return outputs, gradient
+
+
+def _parallel_scan(decay, inputs):
+    """Each iteration doubles the length of the segments: `decay` across a segment, `outputs` of its own inputs."""
+    length = ops.shape(inputs)[1]
+    positions = ops.arange(length, dtype="int32")
+
+    def join(span, decay, outputs):
+        inside = positions >= span
+        before = ops.maximum(positions - span, 0)
+        joined = outputs + ops.where(inside, decay * ops.take(outputs, before, axis=1), 0)
+        return span * 2, ops.where(inside, decay * ops.take(decay, before, axis=1), 0), joined
+
+    first = (ops.ones((), dtype="int32"), decay, inputs)
+    return ops.while_loop(lambda span, *_: span < length, join, first)[2]

@@ -2,14 +2,15 @@ import keras
 from keras import ops
 
 from attention_apps.layers.additive_attention import additive_scores
-from attention_apps.layers.masks import masked_softmax, over_targets
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.sequence_ops import masked_softmax, over_targets
 
 _SCORES = ("dot", "general", "concat")
 _WINDOWS = ("global", "local-m", "local-p")
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class LuongAttention(keras.layers.Layer):
+class LuongAttention(ConstructorConfig, keras.layers.Layer):
     """Attention with multiplicative or additive scores, over the whole source or over a window that moves along it.
 
     The scores are q · k (`dot`), q · W k (`general`) or v · tanh(W [q; k]) (`concat`). A local window covers the
@@ -94,18 +95,17 @@ class LuongAttention(keras.layers.Layer):
     def call(self, query, value, value_mask=None, prepared=None, state=None, single_step=False):
         keys = self.prepare(value) if prepared is None else prepared
         state = self.init_state(value) if state is None else state
-        scores, mask = self._scores(query, keys, single_step), over_targets(value_mask)
+        mask = over_targets(value_mask)
+        if self.score == "concat":
+            scores = additive_scores(self.query_dense(query), keys, self.score_kernel, single_step)
+        else:
+            scores = ops.matmul(query, ops.swapaxes(keys, 1, 2))  # (B, T, S)
         if self.window == "global":
             weights = masked_softmax(scores, mask)
         else:
             center, state = self._center(query, value, value_mask, state)
             weights = self._windowed_softmax(scores, mask, center)
         return ops.matmul(weights, value), weights, state
-
-    def _scores(self, query, keys, single_step):
-        if self.score == "concat":
-            return additive_scores(self.query_dense(query), keys, self.score_kernel, single_step)
-        return ops.matmul(query, ops.swapaxes(keys, 1, 2))  # (B, T, S)
 
     def _center(self, query, value, value_mask, state):
         """The center of each target position's window, float32 `(batch, target)`, and the next state."""
@@ -126,12 +126,3 @@ class LuongAttention(keras.layers.Layer):
             return weights
         gaussian = ops.exp(-ops.square(distance) / (2 * (self.half_width / 2) ** 2))
         return weights * ops.cast(gaussian, weights.dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "score": self.score,
-            "window": self.window,
-            "half_width": self.half_width,
-            "units": self.units,
-        }

@@ -3,11 +3,15 @@
 import keras
 from keras import ops
 
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.sequence_ops import scan_time
+
 _CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
+_NUM_GATES = {"lstm": 4, "gru": 3}
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class Recurrent(keras.layers.Layer):
+class Recurrent(ConstructorConfig, keras.layers.Layer):
     """LSTM or GRU over a sequence, in one or both directions, fast on a CPU.
 
     Computes the same as `keras.layers.LSTM` and `keras.layers.GRU`, and keeps its weights in these layers. On the
@@ -132,14 +136,9 @@ class Recurrent(keras.layers.Layer):
     def compute_mask(self, sequence, mask=None):
         return None
 
-    def get_config(self):
-        config = super().get_config()
-        config.update({"units": self.units, "cell": self.cell, "bidirectional": self.bidirectional})
-        return config
-
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class PyramidalBidirectionalLSTM(keras.layers.Layer):
+class PyramidalBidirectionalLSTM(ConstructorConfig, keras.layers.Layer):
     """Concatenates adjacent time steps and runs a bidirectional LSTM over the shorter sequence.
 
     h_i = BLSTM(h_{i-1}, [x_{2i}; x_{2i+1}]): with a factor of 2, each layer halves the time axis. A sequence that does
@@ -194,5 +193,89 @@ class PyramidalBidirectionalLSTM(keras.layers.Layer):
     def compute_mask(self, sequence, mask=None):
         return None
 
-    def get_config(self):
-        return {**super().get_config(), "units": self.units, "factor": self.factor}
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class DecoderCell(ConstructorConfig, keras.layers.Layer):
+    """LSTM or GRU whose input has two parts: one known in advance, one computed within the loop.
+
+    `ahead_dense` projects the inputs that are known in advance (the embedded targets) to gate inputs, for all steps in
+    one product. `step` takes these and the inputs that are not (the context, the previous attentional vector). If there
+    are none of the latter, `run` computes all steps with the fast kernels of `Recurrent`.
+
+    Args:
+        units: Size of the state.
+        cell: `"lstm"` or `"gru"`.
+    """
+
+    def __init__(self, units, cell="lstm", **kwargs):
+        super().__init__(**kwargs)
+        if cell not in _NUM_GATES:
+            raise ValueError(f"`cell` must be one of {sorted(_NUM_GATES)}. Received: cell={cell!r}")
+        self.units = units
+        self.cell = cell
+        width = _NUM_GATES[cell] * units
+        self.ahead_dense = keras.layers.Dense(
+            width, bias_initializer=self._initial_bias, dtype=self.dtype_policy, name="ahead"
+        )
+        # An LSTM sums all parts, so that one product of feed and state, concatenated, is enough.
+        self.recurrent_dense = keras.layers.Dense(
+            width, use_bias=cell == "gru", dtype=self.dtype_policy, name="recurrent"
+        )
+        self.feed_dense = keras.layers.Dense(width, use_bias=False, dtype=self.dtype_policy, name="feed")
+
+    def build(self, ahead_dim, feed_dim=0):
+        self.ahead_dense.build((None, ahead_dim))
+        if self.cell == "lstm":
+            self.recurrent_dense.build((None, feed_dim + self.units))
+        else:
+            self.recurrent_dense.build((None, self.units))
+            if feed_dim:
+                self.feed_dense.build((None, feed_dim))
+        self.built = True
+
+    def _initial_bias(self, shape, dtype=None):
+        """Zeros, except that the forget gate of an LSTM starts open."""
+        bias = ops.zeros(shape, dtype)
+        if self.cell == "gru":
+            return bias
+        return ops.concatenate([bias[: self.units], bias[: self.units] + 1, bias[2 * self.units :]])
+
+    def zero_state(self, rows):
+        return [ops.zeros((rows, self.units), self.compute_dtype) for _ in range(2 if self.cell == "lstm" else 1)]
+
+    def step(self, projected, feed, state):
+        """Map gate inputs `(rows, gates)`, feed `(rows, dim)` or `None`, and the state to the next state."""
+        if self.cell == "lstm":
+            hidden, cell = state
+            joint = hidden if feed is None else ops.concatenate([feed, hidden], axis=-1)
+            input_gate, forget_gate, candidate, output_gate = ops.split(
+                projected + self.recurrent_dense(joint), 4, axis=-1
+            )
+            cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)
+            return [ops.sigmoid(output_gate) * ops.tanh(cell), cell]
+        (hidden,) = state
+        outer = projected if feed is None else projected + self.feed_dense(feed)
+        inner = self.recurrent_dense(hidden)
+        update, reset = ops.split(ops.sigmoid(outer[..., : -self.units] + inner[..., : -self.units]), 2, axis=-1)
+        candidate = ops.tanh(outer[..., -self.units :] + reset * inner[..., -self.units :])
+        return [candidate + update * (hidden - candidate)]
+
+    def run(self, projected, state):
+        """Map gate inputs `(rows, time, gates)` of all steps, without feed, to hidden states and the final state."""
+        if keras.backend.backend() != "tensorflow":
+
+            def step(projected_t, state):
+                state = self.step(projected_t, None, state)
+                return state[0], state
+
+            return scan_time(step, projected, state)
+        from attention_apps.layers import recurrent_kernels
+
+        inputs = ops.swapaxes(projected, 0, 1)
+        kernel = ops.cast(self.recurrent_dense.kernel, self.compute_dtype)
+        if self.cell == "lstm":
+            hiddens, *last = recurrent_kernels.lstm(inputs, kernel, *state)
+        else:
+            bias = ops.cast(self.recurrent_dense.bias, self.compute_dtype)
+            hiddens, *last = recurrent_kernels.gru(inputs, kernel, bias, *state)
+        return ops.swapaxes(hiddens, 0, 1), list(last)

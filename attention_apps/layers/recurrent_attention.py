@@ -1,9 +1,12 @@
 """Attention weights that depend on those of earlier target positions: coverage and location-sensitive attention."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from keras import ops
 
-from attention_apps.layers.loops import chunked_loop, scan_time
+from attention_apps.layers.sequence_ops import chunked_loop, scan_time
 
 # Elements of the hidden layer per chunk: few enough for a CPU's cache.
 _CHUNK_SIZE = 2**20
@@ -40,10 +43,7 @@ def recurrent_attention_weights(
     mask = ops.ones_like(state) if mask is None else ops.cast(mask, state.dtype)
     shared = [ops.cast(feature_kernel, keys.dtype), ops.cast(score_kernel, keys.dtype)]
     shared += [] if filters is None else [filters]
-    return _with_gradient(recurrence)(query, keys, state, mask, *shared)
 
-
-def _with_gradient(recurrence):
     @ops.custom_gradient
     def compute(*arrays):
         # In eager mode, TensorFlow's tape would otherwise keep every intermediate result of the forward pass.
@@ -65,24 +65,23 @@ def _with_gradient(recurrence):
 
         return weights, gradient
 
-    return compute
+    return compute(query, keys, state, mask, *shared)
 
 
-class _Recurrence:
+class _Recurrence(NamedTuple):
     """The loop over target positions, and the same loop backward for the gradient."""
 
-    def __init__(self, normalize, normalize_gradient, adds_up):
-        self.normalize = normalize
-        self.normalize_gradient = normalize_gradient
-        self.adds_up = adds_up
+    normalize: Callable
+    normalize_gradient: Callable
+    adds_up: bool
 
     def weights(self, rows, shared):
         query, keys, state, mask = rows
         feature_kernel, score_kernel, *filters = shared
 
         def step(query, state):
-            hidden = _hidden(keys, _features(state, filters, keys.dtype), _kernels(feature_kernel, query))
-            weights = self.normalize(_scores(hidden, score_kernel, state.dtype), state, mask > 0)
+            _, _, scores = _score(query, keys, state, feature_kernel, score_kernel, filters)
+            weights = self.normalize(scores, state, mask > 0)
             return weights, state + weights if self.adds_up else weights
 
         return scan_time(step, query, state)[0]
@@ -98,9 +97,7 @@ class _Recurrence:
         def step(inputs, carry):
             query, before, weights, upstream = inputs
             by_state, by_keys, by_feature_kernel, by_score_kernel, *by_filters = carry
-            features, kernels = _features(before, filters, keys.dtype), _kernels(feature_kernel, query)
-            hidden = _hidden(keys, features, kernels)
-            scores = _scores(hidden, score_kernel, dtype)
+            features, hidden, scores = _score(query, keys, before, feature_kernel, score_kernel, filters)
             by_scores = self.normalize_gradient(scores, weights, ops.cast(upstream, dtype) + by_state)
             by_scores = ops.expand_dims(ops.cast(by_scores, keys.dtype), 2)  # (B, S, 1)
             inner = by_scores * score_kernel * (1 - ops.square(hidden))  # (B, S, U)
@@ -125,25 +122,17 @@ class _Recurrence:
         return (ops.flip(by_query, axis=1), by_keys, by_state), tuple(by_shared)
 
 
-def _features(state, filters, dtype):
-    """The features of each source position and a 1, `(batch, source, features + 1)`."""
-    state = ops.cast(state, dtype)
-    features = convolve(state, filters[0]) if filters else ops.expand_dims(state, 2)
-    return ops.concatenate([features, ops.ones_like(features[:, :, :1])], axis=2)
-
-
-def _kernels(feature_kernel, query):
-    """Append the query to the feature kernel, as one more feature: one product instead of a product and a sum."""
+def _score(query, keys, state, feature_kernel, score_kernel, filters):
+    """The features of each source position and a 1, the hidden layer, and the scores `(batch, source)`."""
+    signal = ops.cast(state, keys.dtype)
+    features = convolve(signal, filters[0]) if filters else ops.expand_dims(signal, 2)
+    features = ops.concatenate([features, ops.ones_like(features[:, :, :1])], axis=2)  # (B, S, F + 1)
+    # The query is one more feature's kernel: one product instead of a product and a sum.
     kernels = ops.broadcast_to(feature_kernel, (ops.shape(query)[0], *feature_kernel.shape))
-    return ops.concatenate([kernels, ops.expand_dims(query, 1)], axis=1)  # (B, F + 1, U)
-
-
-def _hidden(keys, features, kernels):
-    return ops.tanh(keys + ops.matmul(features, kernels))  # (B, S, U)
-
-
-def _scores(hidden, score_kernel, dtype):
-    return ops.cast(ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_kernel, 1)), 2), dtype)  # (B, S)
+    kernels = ops.concatenate([kernels, ops.expand_dims(query, 1)], axis=1)  # (B, F + 1, U)
+    hidden = ops.tanh(keys + ops.matmul(features, kernels))  # (B, S, U)
+    scores = ops.squeeze(ops.matmul(hidden, ops.expand_dims(score_kernel, 1)), 2)
+    return features, hidden, ops.cast(scores, state.dtype)
 
 
 def _in_chunks(function, rows, totals, num_outputs, dtype):
@@ -151,25 +140,21 @@ def _in_chunks(function, rows, totals, num_outputs, dtype):
     batch, source, units = ops.shape(rows[1])
     elements = batch * source * units
 
-    def whole():
-        return function(rows, totals)
-
     def chunked():
-        def step(chunk, totals):
-            return function(tuple(chunk(array) for array in rows), totals)
-
         if isinstance(source * units, int):
             size = max(1, _CHUNK_SIZE // (source * units))
         else:
             size = ops.maximum(1, _CHUNK_SIZE // ops.maximum(1, source * units))
-        return chunked_loop(step, batch, size, num_outputs, dtype, totals)
+        return chunked_loop(
+            lambda chunk, totals: function(tuple(map(chunk, rows)), totals), batch, size, num_outputs, dtype, totals
+        )
 
     if rows[0].shape[1] == 1:  # one decoding step, whose hidden layer is no larger than the keys
-        return whole()
+        return function(rows, totals)
     if ops.is_tensor(elements):
-        return ops.cond(elements <= _CHUNK_SIZE, whole, chunked)
+        return ops.cond(elements <= _CHUNK_SIZE, lambda: function(rows, totals), chunked)
     is_known = isinstance(elements, int)  # otherwise a symbol: JAX only asks for the shape
-    return chunked() if is_known and elements > _CHUNK_SIZE else whole()
+    return chunked() if is_known and elements > _CHUNK_SIZE else function(rows, totals)
 
 
 # Convolution of one channel with long filters, as one matrix product: about ten times as fast on a CPU.

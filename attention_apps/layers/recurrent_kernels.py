@@ -74,7 +74,11 @@ def gru(inputs, recurrent_kernel, recurrent_bias, hidden, mask=None):
             inputs_grad, inner_grad, hidden_grad = _gru_backward(
                 factors, recurrent_kernel, hiddens_grad, last_hidden_grad
             )
-            bias_grad = _sum_to_shape(tf.reduce_sum(inner_grad, axis=0), tf.shape(recurrent_bias))
+            # Undo the broadcasting of the bias.
+            bias_grad, bias_shape = tf.reduce_sum(inner_grad, axis=0), tf.shape(recurrent_bias)
+            missing = tf.ones([len(bias_grad.shape) - tf.size(bias_shape)], tf.int32)
+            _, axes = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(bias_grad), s1=tf.concat([missing, bias_shape], 0))
+            bias_grad = tf.reshape(tf.reduce_sum(bias_grad, axes), bias_shape)
             return inputs_grad, _kernel_gradient(before, inner_grad), bias_grad, hidden_grad
 
         return (hiddens, hiddens[-1]), gradient
@@ -95,7 +99,7 @@ def _lstm_forward(inputs, recurrent_kernel, hidden, cell, mask):
             new_cell, new_hidden = cell + m * (new_cell - cell), hidden + m * (new_hidden - hidden)
         return (tf.concat([sigmoids, candidate], -1), new_cell, new_hidden), (new_hidden, new_cell)
 
-    return _loop(step, (inputs, mask), (hidden, cell), _like(inputs, recurrent_kernel, (4, 1, 1)))
+    return _loop(step, (inputs, mask), (hidden, cell), (4 * units, units, units))
 
 
 def _lstm_factors(gates, cells, cells_before, mask):
@@ -134,7 +138,7 @@ def _lstm_backward(factors, recurrent_kernel, hiddens_before, hiddens_grad, last
         step,
         (hiddens_grad, *factors),
         (last_hidden_grad, last_cell_grad),
-        _like(hiddens_grad, recurrent_kernel, (4,)),
+        (4 * recurrent_kernel.shape[-2],),
         backwards=True,
         return_state=True,
     )
@@ -154,7 +158,7 @@ def _gru_forward(inputs, recurrent_kernel, recurrent_bias, hidden, mask):
             new_hidden = hidden + m * (new_hidden - hidden)
         return (update, reset, candidate, inner, new_hidden), (new_hidden,)
 
-    return _loop(step, (inputs, mask), (hidden,), _like(inputs, recurrent_kernel, (1,) * 5))
+    return _loop(step, (inputs, mask), (hidden,), (units,) * 5)
 
 
 def _gru_factors(update, reset, candidate, inner, before, mask):
@@ -181,21 +185,25 @@ def _gru_backward(factors, recurrent_kernel, hiddens_grad, last_hidden_grad):
         step,
         (hiddens_grad, *factors),
         (last_hidden_grad,),
-        _like(hiddens_grad, recurrent_kernel, (3, 3)),
+        (3 * recurrent_kernel.shape[-2],) * 2,
         backwards=True,
         return_state=True,
     )
     return inputs_grad, inner_grad, hidden_grad
 
 
-def _loop(step, inputs, state, shapes, backwards=False, return_state=False):
-    """Run `step(*inputs_t, *state) -> outputs_t, state` over the leading axis and stack the outputs."""
+def _loop(step, inputs, state, widths, backwards=False, return_state=False):
+    """Run `step(*inputs_t, *state) -> outputs_t, state` over the leading axis and stack the outputs.
+
+    `widths` are the sizes of the outputs' last axes.
+    """
     length = tf.shape(inputs[0])[0] if inputs[0].shape[0] is None else inputs[0].shape[0]
     dtype = inputs[0].dtype
     sources = [
         None if x is None else tf.TensorArray(dtype, length, element_shape=x.shape[1:]).unstack(x) for x in inputs
     ]
-    arrays = [tf.TensorArray(dtype, length, element_shape=shape) for shape in shapes]
+    leading = inputs[0].shape[1:-1]
+    arrays = [tf.TensorArray(dtype, length, element_shape=[*leading, width]) for width in widths]
 
     def body(count, state, arrays):
         index = length - 1 - count if backwards else count
@@ -208,12 +216,6 @@ def _loop(step, inputs, state, shapes, backwards=False, return_state=False):
     )
     outputs = tuple(array.stack() for array in arrays)
     return (outputs, state) if return_state else outputs
-
-
-def _like(inputs, recurrent_kernel, multiples):
-    """Static shapes of the outputs of one step, in multiples of the units."""
-    units = recurrent_kernel.shape[-2]
-    return [[*inputs.shape[1:-1], multiple * units] for multiple in multiples]
 
 
 def _order_gates(tensor):
@@ -233,11 +235,3 @@ def _kernel_gradient(hiddens_before, gates_grad):
         return tf.stack([_kernel_gradient(*direction) for direction in directions])
     flat = tf.reshape(hiddens_before, [-1, hiddens_before.shape[-1]])
     return tf.matmul(flat, tf.reshape(gates_grad, [-1, gates_grad.shape[-1]]), transpose_a=True)
-
-
-def _sum_to_shape(tensor, shape):
-    """Undo the broadcasting of a bias."""
-    rank = len(tensor.shape)
-    padded = tf.concat([tf.ones([rank - tf.size(shape)], tf.int32), shape], 0)
-    _, axes = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(tensor), s1=padded)
-    return tf.reshape(tf.reduce_sum(tensor, axes), shape)

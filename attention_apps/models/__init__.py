@@ -1,13 +1,12 @@
 """Encoders, decoders and the model that joins them: tensors in, tensors out."""
 
+from attention_apps.models.copying import PointerGenerator
+from attention_apps.models.encoders import Listener, TextEncoder
 from attention_apps.models.image_encoder import ImageEncoder
-from attention_apps.models.listener import Listener
 from attention_apps.models.moonshine_decoder import MoonshineDecoder
 from attention_apps.models.moonshine_encoder import MoonshineEncoder
-from attention_apps.models.pointer_generator import PointerGenerator
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.seq2seq import Seq2Seq
-from attention_apps.models.text_encoder import TextEncoder
 from attention_apps.models.transformer import TransformerDecoder, TransformerEncoder
 
 __all__ = [

@@ -7,7 +7,7 @@ import keras
 
 from attention_apps import layers
 from attention_apps.checks import require_between, require_fraction
-from attention_apps.models.pointer_generator import PointerGenerator
+from attention_apps.models.copying import PointerGenerator
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.transformer import TransformerDecoder
 

@@ -96,7 +96,10 @@ def load_imagenet_weights(model, path=None):
     if expected != set(weights):
         missing, unknown = sorted(set(weights) - expected), sorted(expected - set(weights))
         raise ValueError(f"{path} does not fit {model.name}: missing {missing[:3]}, not known {unknown[:3]}")
-    values = {name: _arrange(layer, tensors[name]) for name, (layer, _) in weights.items()}
+    values = {
+        name: tensors[name].transpose(_AXES[type(layer)]) if type(layer) in _AXES else tensors[name]
+        for name, (layer, _) in weights.items()
+    }
     for name, (_, weight) in weights.items():
         if values[name].shape != tuple(weight.shape):
             shapes = f"{name} is {values[name].shape}, not {tuple(weight.shape)}"
@@ -171,6 +174,12 @@ _TORCH_WEIGHTS = {
     "moving_mean": "running_mean",
     "moving_variance": "running_var",
 }
+# The axes of PyTorch's arrays in the order of Keras, output channels last; `None` reverses them.
+_AXES = {
+    keras.layers.DepthwiseConv2D: (2, 3, 0, 1),
+    keras.layers.Conv2D: (2, 3, 1, 0),
+    keras.layers.Dense: None,
+}
 
 
 def _torch_name(layer, weight):
@@ -180,12 +189,3 @@ def _torch_name(layer, weight):
         block, part = part.removeprefix("block").split("_", 1)
         prefix = f"_blocks.{block}."
     return f"{prefix}{_TORCH_LAYERS[part]}.{_TORCH_WEIGHTS[weight.name]}"
-
-
-def _arrange(layer, value):
-    """Transpose a PyTorch array to the axis order of Keras, output channels last."""
-    if isinstance(layer, keras.layers.DepthwiseConv2D):
-        return value.transpose(2, 3, 0, 1)
-    if isinstance(layer, keras.layers.Conv2D):
-        return value.transpose(2, 3, 1, 0)
-    return value.T if isinstance(layer, keras.layers.Dense) else value

@@ -1,5 +1,6 @@
 """The encoder of photos."""
 
+import math
 import re
 import sys
 from functools import partial
@@ -7,6 +8,7 @@ from functools import partial
 import keras
 from keras import ops
 
+from attention_apps.layers.constructor_config import ConstructorConfig
 from attention_apps.models.efficientnet_lite import (
     EFFICIENTNET_LITE_NAMES,
     efficientnet_lite,
@@ -16,7 +18,7 @@ from attention_apps.models.efficientnet_lite import (
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class ImageEncoder(keras.layers.Layer):
+class ImageEncoder(ConstructorConfig, keras.layers.Layer):
     """Encodes a photo as the unpooled feature grid of an ImageNet network: each cell is a position for attention.
 
     The backbone starts with random weights, without a download; `load_pretrained` loads ImageNet weights. Its batch
@@ -36,6 +38,12 @@ class ImageEncoder(keras.layers.Layer):
         region_dropout: Fraction of the regions that are hidden from attention in training.
         mirrored: Whether to average the features of the photo and of its mirror image, mirrored back; for a frozen
             backbone.
+
+    Attributes:
+        grid_shape: Rows and columns of the grid.
+        channels: Features per region, before the projection.
+        feature_shape: Positions and channels of the result of `extract`: the grid, or the input of the first trainable
+            layer.
 
     Call arguments:
         source: Dict of `image` `(batch, image_size, image_size, 3)`, pixels from 0 to 255, or of `features`
@@ -82,29 +90,23 @@ class ImageEncoder(keras.layers.Layer):
         self.network, self.prepare_pixels = self._make_network()
         first = _freeze_below(self.network, trainable_from)
         self._frozen_part, self._learning_part, self._cut_shape = _cut(self.network, first, trainable_from)
+        _, *grid_shape, self.channels = self.network.output.shape
+        self.grid_shape = tuple(grid_shape)
+        self.feature_shape = (math.prod(self._cut_shape[:2]), self._cut_shape[2])
         self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.region_dropout_layer = keras.layers.Dropout(region_dropout, dtype=self.dtype_policy)
         if units is not None:
             self.projection = keras.layers.Dense(units, dtype=self.dtype_policy, name="projection")
 
-    @property
-    def grid_shape(self):
-        """Rows and columns of the grid."""
-        return tuple(self.network.output.shape[1:3])
-
-    @property
-    def channels(self):
-        """Features per region, before the projection."""
-        return self.network.output.shape[-1]
-
-    @property
-    def feature_shape(self):
-        """Positions and channels of the result of `extract`: the grid, or the input of the first trainable layer."""
-        rows, columns, channels = self._cut_shape
-        return rows * columns, channels
-
     def build(self, source_shape):
-        self._check_shapes(source_shape)
+        expected = {"image": (self.image_size, self.image_size, 3), "features": self.feature_shape}
+        if not source_shape.keys() & expected.keys():
+            raise ValueError(f"`source` must hold `image` or `features`. Received: {sorted(source_shape)}")
+        for key in source_shape.keys() & expected.keys():
+            if any(size not in (None, wanted) for size, wanted in zip(source_shape[key][1:], expected[key])):
+                raise ValueError(
+                    f"`{key}` must have the shape {('batch', *expected[key])}. Received: {tuple(source_shape[key])}"
+                )
         if self.units is not None:
             self.projection.build((None, None, self.channels))
 
@@ -148,21 +150,8 @@ class ImageEncoder(keras.layers.Layer):
         if self.backbone in EFFICIENTNET_LITE_NAMES:
             load_imagenet_weights(self.network, path)
         else:
-            make, _ = _application(self.backbone)
-            self.network.set_weights(make(**self._application_options(path or "imagenet")).get_weights())
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "backbone": self.backbone,
-            "image_size": self.image_size,
-            "include_head": self.include_head,
-            "trainable_from": self.trainable_from,
-            "units": self.units,
-            "dropout": self.dropout,
-            "region_dropout": self.region_dropout,
-            "mirrored": self.mirrored,
-        }
+            make, _ = _application(self.backbone, self.image_size)
+            self.network.set_weights(make(weights=path or "imagenet").get_weights())
 
     def _make_network(self):
         if self.backbone in EFFICIENTNET_LITE_NAMES:
@@ -170,36 +159,24 @@ class ImageEncoder(keras.layers.Layer):
             return efficientnet_lite(self.backbone, output, self.image_size, self.dtype_policy), normalize_pixels
         if not self.include_head:
             raise ValueError(f"`include_head=False` is for EfficientNet-Lite. Received: backbone={self.backbone!r}")
-        make, prepare_pixels = _application(self.backbone)
+        make, prepare_pixels = _application(self.backbone, self.image_size)
         policy = keras.config.dtype_policy()
         keras.config.set_dtype_policy(self.dtype_policy)  # keras.applications take no dtype
         try:
-            network = make(**self._application_options(None))
+            network = make(weights=None)
         finally:
             keras.config.set_dtype_policy(policy)
         _name_by_place(network, self.backbone.lower())
         return network, prepare_pixels
 
-    def _application_options(self, weights):
-        return {"weights": weights, "include_top": False, "input_shape": (self.image_size, self.image_size, 3)}
 
-    def _check_shapes(self, source_shape):
-        expected = {"image": (self.image_size, self.image_size, 3), "features": self.feature_shape}
-        if not source_shape.keys() & expected.keys():
-            raise ValueError(f"`source` must hold `image` or `features`. Received: {sorted(source_shape)}")
-        for key in source_shape.keys() & expected.keys():
-            if any(size not in (None, wanted) for size, wanted in zip(source_shape[key][1:], expected[key])):
-                raise ValueError(
-                    f"`{key}` must have the shape {('batch', *expected[key])}. Received: {tuple(source_shape[key])}"
-                )
-
-
-def _application(name):
-    """A `keras.applications` model by its name, and its function for preprocessing pixels."""
+def _application(name, image_size):
+    """A function that makes a `keras.applications` model, given `weights`, and the one that preprocesses its pixels."""
     make = vars(keras.applications).get(name)
     if callable(make):
         prepare_pixels = sys.modules[make.__module__].preprocess_input
-        return make, _prepare_efficientnet if name.startswith("EfficientNetB") else prepare_pixels
+        prepare_pixels = _prepare_efficientnet if name.startswith("EfficientNetB") else prepare_pixels
+        return partial(make, include_top=False, input_shape=(image_size, image_size, 3)), prepare_pixels
     applications = [key for key, value in vars(keras.applications).items() if callable(value)]
     choices = [*EFFICIENTNET_LITE_NAMES, *sorted(applications)]
     raise ValueError(f"`backbone` must be one of {choices}. Received: backbone={name!r}")

@@ -92,14 +92,10 @@ class KerasHubEncoder(keras.layers.Layer):
         self.built = True
 
     def call(self, source):
-        token_ids, mask = self._with_special_tokens(source["token_ids"])
-        inputs = {"encoder_token_ids": token_ids, "encoder_padding_mask": ops.cast(mask, "int32")}
-        return {"values": self.network(inputs), "mask": mask}
-
-    def _with_special_tokens(self, token_ids):
-        """The model's ids with the special tokens around each text, and their mask."""
         before, after = self.tokens.before_source, self.tokens.after_source
+        token_ids = source["token_ids"]
         lengths = ops.sum(ops.cast(token_ids != PADDING, "int32"), axis=1, keepdims=True) + len(before)  # (B, 1)
+        # The model's ids, with its special tokens around each text.
         ids = ops.pad(self.tokens.to_hub(token_ids), [[0, 0], [len(before), len(after)]])
         places = ops.expand_dims(ops.arange(ops.shape(ids)[1]), 0)
         for place, index in enumerate(before):
@@ -107,7 +103,9 @@ class KerasHubEncoder(keras.layers.Layer):
         for place, index in enumerate(after):
             ids = ops.where(places == lengths + place, index, ids)
         mask = places < lengths + len(after)
-        return ops.where(mask, ids, self.tokens.hub_ids[PADDING]), mask
+        ids = ops.where(mask, ids, self.tokens.hub_ids[PADDING])
+        inputs = {"encoder_token_ids": ids, "encoder_padding_mask": ops.cast(mask, "int32")}
+        return {"values": self.network(inputs), "mask": mask}
 
 
 class KerasHubDecoder(Decoder):
@@ -151,8 +149,15 @@ class KerasHubDecoder(Decoder):
         with _recorded_weights(_last_cross_attention(self.language_model.backbone)) as recorded:
             inputs = (source["values"], ops.cast(source["mask"], "int32"), ids, ops.ones_like(ids))
             hidden = self.network(inputs)[:, first:]
+        if hasattr(self.language_model, "_logits"):  # T5 scales the logits if embeddings are shared
+            logits = self.language_model._logits(hidden)
+        else:
+            backbone = self.language_model.backbone
+            logits = getattr(backbone, "decoder_token_embedding", backbone.token_embedding)(hidden, reverse=True)
+            cap = getattr(backbone, "final_logit_softcapping", None)
+            logits = logits if cap is None else ops.tanh(logits / cap) * cap
         outputs = {
-            "logits": self.tokens.to_our_logits(_logits(self.language_model, hidden)),
+            "logits": self.tokens.to_our_logits(logits),
             "attention": ops.cast(ops.mean(recorded[-1], axis=1)[:, first:], "float32"),
         }
         return outputs, {}
@@ -180,8 +185,14 @@ class KerasHubDecoder(Decoder):
         return ops.broadcast_to(before, (ops.shape(tokens)[0], before.shape[1]))
 
     def _empty_cache(self, source, length):
-        layers, heads, dim = _cache_sizes(self.language_model.backbone)
-        shape = (ops.shape(source["values"])[0], layers, 2, length, heads, dim)
+        backbone = self.language_model.backbone
+        if hasattr(backbone, "decoder_num_key_value_heads"):
+            layers, heads = backbone.decoder_num_layers, backbone.decoder_num_key_value_heads
+            width = backbone.decoder_head_dim
+        else:
+            layers, heads = backbone.num_layers, backbone.num_heads
+            width = getattr(backbone, "key_value_dim", None) or backbone.hidden_dim // heads
+        shape = (ops.shape(source["values"])[0], layers, 2, length, heads, width)
         return ops.zeros(shape, self.language_model.compute_dtype)
 
     def _run(self, ids, position, source, cache, cross_cache=None):
@@ -236,7 +247,16 @@ def _recorded_weights(attention):
 
     def record(*args, **kwargs):
         arguments = inspect.signature(original).bind(*args, **kwargs).arguments
-        recorded.append(_weights_of(original, arguments) if has_values else next(iter(arguments.values())))
+        if has_values:
+            query, _, value = list(arguments)[:3]
+            batch, length, heads = ops.shape(arguments[value])[:3]
+            units = ops.one_hot(ops.arange(length), length, dtype=arguments[query].dtype)[None, :, None]  # (1, S, 1, S)
+            units = ops.broadcast_to(units, (batch, length, heads, length))
+            weights = original(**{**arguments, value: units})
+            weights = ops.swapaxes(weights[0] if isinstance(weights, tuple) else weights, 1, 2)  # (B, H, T, S)
+        else:
+            weights = next(iter(arguments.values()))
+        recorded.append(weights)
         return original(*args, **kwargs)
 
     setattr(owner, name, record)
@@ -246,37 +266,11 @@ def _recorded_weights(attention):
         delattr(owner, name)
 
 
-def _weights_of(compute, arguments):
-    """The output of an attention's inner function of query, key and value for values that are unit vectors."""
-    query, _, value = list(arguments)[:3]
-    batch, length, heads = ops.shape(arguments[value])[:3]
-    units = ops.one_hot(ops.arange(length), length, dtype=arguments[query].dtype)[None, :, None]  # (1, S, 1, S)
-    found = compute(**{**arguments, value: ops.broadcast_to(units, (batch, length, heads, length))})
-    return ops.swapaxes(found[0] if isinstance(found, tuple) else found, 1, 2)  # (B, H, T, S)
-
-
-def _logits(language_model, hidden):
-    if hasattr(language_model, "_logits"):  # T5 scales the logits if embeddings are shared
-        return language_model._logits(hidden)
-    backbone = language_model.backbone
-    logits = getattr(backbone, "decoder_token_embedding", backbone.token_embedding)(hidden, reverse=True)
-    cap = getattr(backbone, "final_logit_softcapping", None)
-    return logits if cap is None else ops.tanh(logits / cap) * cap
-
-
 def _last_cross_attention(backbone):
     """The attention over the source in the last decoder layer, or `None`."""
     layers = getattr(backbone, "decoder_transformer_layers", None) or getattr(backbone, "decoder_layers", None)
     found = (getattr(layers[-1], name, None) for name in _CROSS_ATTENTIONS) if layers else ()
     return next((attention for attention in found if attention is not None), None)
-
-
-def _cache_sizes(backbone):
-    """Number of layers, number of heads and head width of the decoder's cache."""
-    if hasattr(backbone, "decoder_num_key_value_heads"):
-        return backbone.decoder_num_layers, backbone.decoder_num_key_value_heads, backbone.decoder_head_dim
-    width = getattr(backbone, "key_value_dim", None) or backbone.hidden_dim // backbone.num_heads
-    return backbone.num_layers, backbone.num_heads, width
 
 
 def _real(packed, part):

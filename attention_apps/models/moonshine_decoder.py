@@ -5,14 +5,15 @@ from keras import ops
 
 from attention_apps.checks import require
 from attention_apps.constants import END, VERY_NEGATIVE
-from attention_apps.layers.masks import causal_mask
-from attention_apps.layers.position_encodings import RotaryPosition
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.sequence_ops import causal_mask
+from attention_apps.layers.transformer import RotaryPosition
 from attention_apps.models.moonshine_encoder import RotarySelfAttention, attend, dense, join_heads, layer_norm
-from attention_apps.models.seq2seq import flatten_targets, unflatten_targets
+from attention_apps.models.seq2seq import Decoder, flatten_targets, unflatten_targets
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class MoonshineDecoder(keras.layers.Layer):
+class MoonshineDecoder(ConstructorConfig, Decoder):
     """Transformer blocks with rotary positions that write sub-words while attending to a memory.
 
     Keeps the decoder's contract: call it for teacher forcing, `init_state` and `step` for a search. The state holds
@@ -108,12 +109,12 @@ class MoonshineDecoder(keras.layers.Layer):
         tokens, targets = flatten_targets(tokens)
         source, time = self._prepare(memory), ops.shape(tokens)[1]
         rotation = self.rotary.prepare(time, self.dim // self.num_heads)
-        hidden, weights, _ = self._run(tokens, rotation, causal_mask(time), source, [None] * self.num_layers)
-        logits = ops.reshape(self._logits(hidden), (-1, time, self.vocabulary_size))
+        logits, weights, _ = self._run(tokens, rotation, causal_mask(time), source, [None] * self.num_layers)
+        logits = ops.reshape(logits, (-1, time, self.vocabulary_size))
         if not return_dict:
             return unflatten_targets(logits, targets)
-        heads = self._split_targets(weights, time)
-        outputs = {"logits": logits, "attention": self._align(heads), "head_attention": heads}
+        attention, heads = self._attention_of(weights, time)
+        outputs = {"logits": logits, "attention": attention, "head_attention": heads}
         return {name: unflatten_targets(tensor, targets) for name, tensor in outputs.items()}
 
     def init_state(self, memory, max_length=None):
@@ -134,11 +135,6 @@ class MoonshineDecoder(keras.layers.Layer):
         limit = self._limit(ops.sum(ops.cast(source["mask"][:, 0, 0], "int32"), axis=1))
         return {"per_item": source, "caches": caches, "limit": limit, "position": ops.zeros((batch,), "int32")}
 
-    def step(self, token, state):
-        """Map one token `(batch,)` and the state to logits `(batch, vocabulary)` and the next state."""
-        outputs, state = self.step_with_attention(token, state)
-        return outputs["logits"], state
-
     def step_with_attention(self, token, state):
         """Like `step`, but return a dict of `logits` and `attention` `(batch, source)`."""
         source, caches, position = state["per_item"], state["caches"], state["position"]
@@ -148,15 +144,17 @@ class MoonshineDecoder(keras.layers.Layer):
         places = ops.reshape(first_rows, (-1, self.num_heads)) + ops.expand_dims(place, 1)  # (B, H)
         mask = (ops.arange(capacity) <= ops.expand_dims(place, 1))[:, None, None, :]
         rotation = self.rotary.prepare(1, self.dim // self.num_heads, position)
-        hidden, weights, caches = self._run(
+        logits, weights, caches = self._run(
             ops.expand_dims(token, 1), rotation, mask, source, caches, places=ops.reshape(places, (-1, 1))
         )
         # At the limit, only the end token may follow.
         is_over = ops.expand_dims(ops.cast(position >= state["limit"], "float32"), 1)
         penalties = is_over * ops.where(ops.arange(self.vocabulary_size) == END, 0.0, VERY_NEGATIVE)
-        logits = ops.cast(self._logits(hidden), "float32") + penalties
-        attention = self._align(self._split_targets(weights, 1))[:, 0]
-        return {"logits": logits, "attention": attention}, {**state, "caches": caches, "position": position + 1}
+        outputs = {
+            "logits": ops.cast(logits, "float32") + penalties,
+            "attention": self._attention_of(weights, 1)[0][:, 0],
+        }
+        return outputs, {**state, "caches": caches, "position": position + 1}
 
     def _prepare(self, memory):
         """What depends on the memory only: its mask, and each block's keys and values."""
@@ -175,7 +173,7 @@ class MoonshineDecoder(keras.layers.Layer):
         return ops.minimum(ops.cast(ops.cast(frames, "float32") * self.max_tokens_per_frame, "int32"), self.max_length)
 
     def _run(self, tokens, rotation, mask, source, caches, places=None):
-        """Hidden states `(batch · time, dim)`, each block's weights over the memory, and the caches."""
+        """Logits `(batch · time, vocabulary)`, each block's weights over the memory, and the caches."""
         embedding = ops.cast(self.embedding, self.compute_dtype)
         hidden = self.drop(ops.transpose(ops.take(embedding, ops.reshape(tokens, (-1,)), axis=1)))
         all_weights, new_caches = [], []
@@ -183,27 +181,20 @@ class MoonshineDecoder(keras.layers.Layer):
             hidden, weights, cache = block(hidden, rotation, mask, prepared, source["mask"], cache=cache, places=places)
             all_weights.append(weights)
             new_caches.append(cache)
-        return self.norm(hidden), all_weights, new_caches
+        return ops.matmul(self.norm(hidden), embedding), all_weights, new_caches
 
-    def _logits(self, hidden):
-        return ops.matmul(hidden, ops.cast(self.embedding, self.compute_dtype))
+    def _attention_of(self, weights, time):
+        """The attention `(batch · targets, time, source)`, and the same of each head.
 
-    def _split_targets(self, weights, time):
-        """Each block's `(batch, heads, targets · time, source)` as `(batch · targets, blocks, heads, time, source)`."""
+        The weights of each block are `(batch, heads, targets · time, source)`, those of the heads `(batch · targets,
+        blocks, heads, time, source)`. The attention is the average of the heads that follow the recording.
+        """
         weights = ops.stack(weights, axis=1)  # (B, L, H, N T, S)
         shape = (ops.shape(weights)[0], self.num_layers, self.num_heads, -1, time, ops.shape(weights)[-1])
         weights = ops.transpose(ops.reshape(weights, shape), (0, 3, 1, 2, 4, 5))
-        return ops.reshape(weights, (-1, *ops.shape(weights)[2:]))
-
-    def _align(self, head_attention):
-        """The average `(batch, time, source)` of the heads that follow the recording."""
-        chosen = [head_attention[:, block, head] for block, head in self.alignment_heads]
-        return sum(chosen[1:], chosen[0]) / len(chosen)
-
-    def get_config(self):
-        names = ("vocabulary_size", "dim", "num_layers", "num_heads", "hidden_dim", "rotary_dim", "max_length")
-        names += ("max_tokens_per_frame", "alignment_heads", "dropout")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        heads = ops.reshape(weights, (-1, *ops.shape(weights)[2:]))
+        chosen = [heads[:, block, head] for block, head in self.alignment_heads]
+        return sum(chosen[1:], chosen[0]) / len(chosen), heads
 
 
 class MoonshineDecoderBlock(keras.layers.Layer):

@@ -9,8 +9,9 @@ from keras import ops
 
 from attention_apps.checks import require
 from attention_apps.constants import VERY_NEGATIVE
-from attention_apps.layers.masks import length_mask
-from attention_apps.layers.position_encodings import RotaryPosition
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.sequence_ops import length_mask
+from attention_apps.layers.transformer import RotaryPosition
 
 # Kernel size and stride of the three convolutions, which have no padding.
 _CONVOLUTIONS = ((127, 64), (7, 3), (3, 2))
@@ -20,7 +21,7 @@ MIN_SAMPLES = 895
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class MoonshineEncoder(keras.layers.Layer):
+class MoonshineEncoder(ConstructorConfig, keras.layers.Layer):
     """Convolutions on the waveform, then Transformer blocks with rotary positions.
 
     The output has 41.7 frames a second for audio of 16 kHz. Padding changes nothing: the statistics of the group
@@ -118,10 +119,6 @@ class MoonshineEncoder(keras.layers.Layer):
         batch, samples = source_shape["waveform"]
         frames = None if samples is None else num_frames(samples)
         return {"values": (batch, frames, self.dim), "mask": (batch, frames)}
-
-    def get_config(self):
-        names = ("dim", "num_layers", "num_heads", "hidden_dim", "rotary_dim", "dropout")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def num_frames(samples, layers=3):

@@ -1,4 +1,4 @@
-"""The recurrent decoder."""
+"""The recurrent decoder and its output layers."""
 
 import keras
 from keras import ops
@@ -6,9 +6,10 @@ from keras import ops
 from attention_apps.constants import END, PADDING
 from attention_apps.decoding.scorers import PER_ITEM
 from attention_apps.layers.additive_attention import takes_single_step
-from attention_apps.layers.loops import scan_time
-from attention_apps.models.recurrent_decoder_parts import DecoderCell, Readout
-from attention_apps.models.seq2seq import Decoder, repeat_for_targets, serialize_unbuilt
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.recurrent import DecoderCell
+from attention_apps.layers.sequence_ops import scan_time
+from attention_apps.models.seq2seq import Decoder, repeat_for_targets
 
 # The entries of its state that hard attention sums over a target. Positions after the end token must not count.
 _SUMS = {"log_prob", "entropy"}
@@ -18,7 +19,7 @@ _INITIAL_STATES = ("mean", "last", "zeros")
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class RecurrentDecoder(Decoder):
+class RecurrentDecoder(ConstructorConfig, Decoder):
     """LSTM or GRU that writes a target while attending to a memory.
 
     Call it for teacher forcing; use `init_state` and `step` for a search. Several targets of one source,
@@ -162,8 +163,8 @@ class RecurrentDecoder(Decoder):
 
     def _teacher_force(self, tokens, memory, num_targets):
         source, carry = self._begin(memory, num_targets)
-        embedded = self.drop(self._embed(tokens))  # (R, T, D)
-        projected = self.cells[0].project(embedded)
+        embedded = self.drop(self.embedding(self._known_ids(tokens)))  # (R, T, D)
+        projected = self.cells[0].ahead_dense(embedded)
         feeds_back = self.input_feeding or (self.attention is not None and self.attend == "before")
         if feeds_back or _SUMS.intersection(carry["attention"]):
             steps, carry = self._step_by_step(tokens, projected, embedded, source, carry)
@@ -184,8 +185,8 @@ class RecurrentDecoder(Decoder):
         names = (PER_ITEM,) if PER_ITEM in state else ("values", "mask", "prepared")
         kept = {name: state[name] for name in names if name in state}
         source = kept.get(PER_ITEM, kept)
-        embedded = self._embed(token)  # (R, D)
-        steps, carry = self._advance(self.cells[0].project(embedded), embedded, source, state)
+        embedded = self.embedding(self._known_ids(token))  # (R, D)
+        steps, carry = self._advance(self.cells[0].ahead_dense(embedded), embedded, source, state)
         if "coverage" in state:
             carry["coverage"] = state["coverage"] + steps["attention"]
         return self._outputs(steps, embedded), {**carry, **kept}
@@ -199,9 +200,6 @@ class RecurrentDecoder(Decoder):
             "attention": steps.get("attention"),
             "features": ops.concatenate([*context, steps["hidden"], embedded], axis=-1),
         }
-
-    def _embed(self, tokens):
-        return self.embedding(self._known_ids(tokens))
 
     def _begin(self, memory, num_targets=None):
         """The tensors that stay the same at every step, and the initial values of those that change."""
@@ -237,7 +235,7 @@ class RecurrentDecoder(Decoder):
     def _all_at_once(self, projected, source, carry):
         layers, hidden = [], None
         for cell, state in zip(self.cells, carry["layers"], strict=True):
-            hidden, state = cell.run(projected if hidden is None else cell.project(self.drop(hidden)), state)
+            hidden, state = cell.run(projected if hidden is None else cell.ahead_dense(self.drop(hidden)), state)
             layers.append(state)
         steps = {"hidden": hidden}
         if self.attention is not None:
@@ -276,7 +274,7 @@ class RecurrentDecoder(Decoder):
         for number, (cell, state) in enumerate(zip(self.cells[1:], carry["layers"][1:], strict=True)):
             hidden = layers[-1][0]
             hidden = hidden if between_layers is None else hidden * between_layers[number]
-            layers.append(cell.step(cell.project(hidden), None, state))
+            layers.append(cell.step(cell.ahead_dense(hidden), None, state))
         hidden = layers[-1][0]
         if self.attention is not None and self.attend == "after":
             attended, attention_state = self._attend(hidden, source, attention_state)
@@ -309,26 +307,86 @@ class RecurrentDecoder(Decoder):
         weights = ops.reshape(weights, (*leading, ops.shape(values)[1]))
         return {"context": context, "attention": weights}, state
 
-    def get_config(self):
-        names = (
-            "vocabulary_size",
-            "embedding_dim",
-            "units",
-            "cell",
-            "num_layers",
-            "attend",
-            "input_feeding",
-            "context_gate",
-            "deep_output",
-            "tied_embeddings",
-            "dropout",
-            "variational",
-            "initial_state",
-        )
-        config = {**super().get_config(), **{name: getattr(self, name) for name in names}}
-        return {**config, "attention": serialize_unbuilt(self.attention)}
 
-    @classmethod
-    def from_config(cls, config):
-        config = {**config, "attention": keras.saving.deserialize_keras_object(config["attention"])}
-        return cls(**config)
+@keras.saving.register_keras_serializable(package="attention_apps")
+class Readout(ConstructorConfig, keras.layers.Layer):
+    """The output layers of a recurrent decoder: from hidden state, context and last word to a vector, then to logits.
+
+    With `deep`, the vector is tanh(E y + L_h h + L_z z), Xu et al. 2015, eq. 7. Otherwise it is tanh(W [z; h]), the
+    attentional vector of Luong et al. 2015, eq. 5, or, without a context, the hidden state itself. With `tied`
+    embeddings, the vector is as wide as an embedding, and the logits are its products with all embeddings.
+
+    Args:
+        vocabulary_size: Number of words.
+        embedding_dim: Width of the embeddings.
+        units: Width of the vector if it is neither `deep` nor `tied`.
+        deep: Whether the vector depends on the last word.
+        tied: Whether `to_logits` uses the embedding matrix.
+        dropout: Dropout rate on the vector.
+        variational: Whether the dropout mask is the same at every step.
+
+    Call arguments:
+        hidden: `(rows, time, units)`.
+        context: `(rows, time, dim)` or `None`.
+        embedded: `(rows, time, embedding_dim)`, the last words.
+
+    Returns:
+        The vector, `(rows, time, width)`.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        embedding_dim,
+        units,
+        deep=False,
+        tied=False,
+        dropout=0.0,
+        variational=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.embedding_dim = embedding_dim
+        self.units = units
+        self.deep = deep
+        self.tied = tied
+        self.dropout = dropout
+        self.variational = variational
+        self.width = embedding_dim if deep or tied else units
+        self.hidden_dense = keras.layers.Dense(self.width, dtype=self.dtype_policy, name="hidden")
+        self.context_dense = keras.layers.Dense(self.width, use_bias=False, dtype=self.dtype_policy, name="context")
+        self.output_dense = keras.layers.Dense(vocabulary_size, dtype=self.dtype_policy, name="output")
+
+    def build(self, hidden_dim, context_dim):
+        self.has_context = context_dim > 0
+        self.joins = self.deep or self.has_context or self.width != hidden_dim
+        if self.joins:
+            self.hidden_dense.build((None, hidden_dim))
+        if self.has_context:
+            self.context_dense.build((None, context_dim))
+        if self.tied:
+            self.bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="bias")
+        else:
+            self.output_dense.build((None, self.width))
+        shape = (None, 1, self.width) if self.variational else None
+        self.drop = keras.layers.Dropout(self.dropout, noise_shape=shape, dtype=self.dtype_policy)
+        self.built = True
+
+    def call(self, hidden, context, embedded):
+        if not self.joins:
+            return hidden
+        joined = self.hidden_dense(hidden)
+        if self.has_context:
+            joined = joined + self.context_dense(context)
+        if self.deep:
+            joined = joined + embedded
+        return ops.tanh(joined)
+
+    def to_logits(self, vector, embeddings=None):
+        """Map vectors to logits `(..., vocabulary)`; `embeddings` is the matrix of tied embeddings."""
+        vector = self.drop(vector) if len(vector.shape) == 3 else vector
+        if not self.tied:
+            return self.output_dense(vector)
+        matrix = ops.cast(embeddings, self.compute_dtype)
+        return ops.matmul(vector, ops.transpose(matrix)) + ops.cast(self.bias, self.compute_dtype)

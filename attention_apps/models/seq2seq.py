@@ -7,10 +7,11 @@ import keras
 from keras import ops, tree
 
 from attention_apps.constants import UNKNOWN
+from attention_apps.layers.constructor_config import ConstructorConfig
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class Seq2Seq(keras.Model):
+class Seq2Seq(ConstructorConfig, keras.Model):
     """Reads a source with an encoder and writes a target with a decoder.
 
     Args:
@@ -78,21 +79,6 @@ class Seq2Seq(keras.Model):
                 f"`source` must be a dict with `{error.args[0]}` for {encoder}. Received: a dict with the keys "
                 f"{sorted(source)}"
             ) from None
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "encoder": serialize_unbuilt(self.encoder),
-            "decoder": serialize_unbuilt(self.decoder),
-            "shared_embedding": self.shared_embedding,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        for part in ("encoder", "decoder"):
-            config[part] = keras.saving.deserialize_keras_object(config[part])
-        return cls(**config)
 
 
 def _check_inputs(inputs):
@@ -175,14 +161,6 @@ def repeat_for_targets(structure, num_targets):
     if num_targets is None:
         return structure
     return tree.map_structure(lambda tensor: ops.repeat(tensor, num_targets, axis=0), structure)
-
-
-def serialize_unbuilt(layer):
-    """Return the configuration of a child layer without the shapes it was built with: its parent builds it."""
-    if layer is None:
-        return None
-    config = keras.saving.serialize_keras_object(layer)
-    return {name: value for name, value in config.items() if name != "build_config"}
 
 
 def flatten_targets(tokens):

@@ -4,12 +4,16 @@ import keras
 from keras import ops
 
 from attention_apps.constants import PADDING
-from attention_apps.layers.position_encodings import SinusoidalPositionEncoding
-from attention_apps.layers.transformer_blocks import TransformerDecoderBlock, TransformerEncoderBlock
+from attention_apps.layers.constructor_config import ConstructorConfig
+from attention_apps.layers.transformer import (
+    SinusoidalPositionEncoding,
+    TransformerDecoderBlock,
+    TransformerEncoderBlock,
+)
 from attention_apps.models.seq2seq import Decoder, repeat_for_targets
 
 
-class TransformerStack:
+class TransformerStack(ConstructorConfig):
     """What encoder and decoder share: embeddings with positions, a stack of blocks and a final norm.
 
     A mixin for a Keras layer with the attributes of the constructor of `TransformerEncoder`.
@@ -51,10 +55,6 @@ class TransformerStack:
         """Scale the embeddings by √dim, add positions and apply dropout: `(batch, time, embedding_dim)`."""
         embedded = self.embedding(token_ids) * self.embedding_dim**0.5
         return self.drop(self.position_encoding(embedded, position=position))
-
-    def get_config(self):
-        names = ("vocabulary_size", "embedding_dim", "num_layers", "num_heads", "hidden_dim", "dropout")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
@@ -236,6 +236,3 @@ class TransformerDecoder(TransformerStack, Decoder):
         logits = ops.einsum("btd,vd->btv", hidden, matrix) + ops.cast(self.output_bias, self.compute_dtype)
         features = ops.concatenate([hidden, embedded], axis=-1)
         return {"logits": logits, "attention": weights, "features": features}, states
-
-    def get_config(self):
-        return {**super().get_config(), "max_length": self.max_length}

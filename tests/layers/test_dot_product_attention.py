@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 from attention_apps.layers.dot_product_attention import MultiHeadAttention, ScaledDotProductAttention
-from attention_apps.layers.loops import scan_time
+from attention_apps.layers.sequence_ops import scan_time
 from tests.layers.contract import ATTENTION_CHECKS, VALUE_DIM, assert_close, call, example
 from tests.layers.reference import multi_head_attention, softmax
 

@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_apps.layers.recurrent import PyramidalBidirectionalLSTM, Recurrent
+from attention_apps.layers.recurrent import DecoderCell, PyramidalBidirectionalLSTM, Recurrent
 
 B, T, D, U = 3, 7, 4, 5
+ROWS, FEED = 2, 6  # of DecoderCell
 RNG = np.random.default_rng(0)
 SEQUENCE = RNG.normal(size=(B, T, D)).astype("float32")
 MASKS = {
@@ -196,3 +197,65 @@ def test_mixed_precision_reaches_the_inside_of_the_pyramid(policy):
 def test_a_wrong_factor_is_named():
     with pytest.raises(ValueError, match=r"`factor` must be a positive integer. Received: factor=0"):
         PyramidalBidirectionalLSTM(PYRAMIDAL_U, factor=0)
+
+
+def random(*shape):
+    return ops.convert_to_tensor(RNG.normal(size=shape).astype("float32"))
+
+
+def make_cell(cell, feed_dim=0):
+    layer = DecoderCell(U, cell)
+    layer.build(D, feed_dim)
+    for weight in layer.weights:
+        weight.assign(RNG.normal(size=weight.shape) * 0.5)
+    return layer
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_all_steps_at_once_equal_one_after_the_other(cell):
+    layer, sequence = make_cell(cell), random(ROWS, T, D)
+    state = [random(ROWS, U) for _ in layer.zero_state(ROWS)]
+    hiddens, last = layer.run(layer.ahead_dense(sequence), state)
+    for time in range(T):
+        state = layer.step(layer.ahead_dense(sequence[:, time]), None, state)
+        np.testing.assert_allclose(hiddens[:, time], state[0], atol=1e-5)
+    for one, other in zip(last, state, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_fed_step_equals_keras_with_both_inputs_side_by_side(cell):
+    layer = make_cell(cell, feed_dim=FEED)
+    known, feed, state = random(ROWS, D), random(ROWS, FEED), [random(ROWS, U) for _ in layer.zero_state(ROWS)]
+    ahead, bias = layer.ahead_dense.get_weights()
+    if cell == "lstm":
+        (joint,) = layer.recurrent_dense.get_weights()  # feed, then state
+        theirs = keras.layers.LSTMCell(U)
+        weights = [np.concatenate([ahead, joint[:FEED]]), joint[FEED:], bias]
+    else:
+        recurrent, recurrent_bias = layer.recurrent_dense.get_weights()
+        theirs = keras.layers.GRUCell(U, reset_after=True)
+        weights = [np.concatenate([ahead, *layer.feed_dense.get_weights()]), recurrent, [bias, recurrent_bias]]
+    theirs.build((None, D + FEED))
+    theirs.set_weights([np.array(weight) for weight in weights])
+    _, expected = theirs(ops.concatenate([known, feed], axis=-1), state)
+    for one, other in zip(layer.step(layer.ahead_dense(known), feed, state), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_the_forget_gate_of_an_lstm_starts_open():
+    layer = DecoderCell(U)
+    layer.build(D)
+    bias = ops.convert_to_numpy(layer.ahead_dense.bias).reshape(4, U)
+    np.testing.assert_array_equal(bias, [[0] * U, [1] * U, [0] * U, [0] * U])
+
+
+def test_an_unknown_cell_is_an_error():
+    with pytest.raises(ValueError, match=r"`cell` must be one of \['gru', 'lstm'\]. Received: cell='rnn'"):
+        DecoderCell(U, "rnn")
+
+
+def test_every_argument_of_a_cell_is_in_the_config():
+    config = DecoderCell(U, "gru").get_config()
+    assert DecoderCell.from_config(config).get_config() == config
+    assert config["units"] == U

@@ -4,8 +4,8 @@ from keras import ops
 
 from attention_apps.layers import recurrent_attention
 from attention_apps.layers.coverage_attention import CoverageAttention, LocationSensitiveAttention
-from attention_apps.layers.masks import masked_softmax, softmax_gradient
 from attention_apps.layers.recurrent_attention import convolve, recurrent_attention_weights, unroll_filters
+from attention_apps.layers.sequence_ops import masked_softmax, softmax_gradient
 from tests.layers.contract import assert_close, call, check_compiled, check_dynamic_shapes, example
 from tests.layers.differentiate import gradients_of
 

@@ -7,6 +7,7 @@ from keras import ops
 from attention_apps.decoding.scorers import repeat_state
 from attention_apps.layers import AdditiveAttention
 from attention_apps.models import RecurrentDecoder, Seq2Seq, TextEncoder
+from attention_apps.models.recurrent_decoder import Readout
 from tests.models.decoders import (
     ATTENTIONS,
     RECURRENT,
@@ -255,3 +256,49 @@ def test_an_encoder_without_a_last_state_is_named():
     del memory["state"]
     with pytest.raises(ValueError, match='`initial_state` "last" needs an encoder that gives its `state`'):
         make_recurrent(initial_state="last")(make_tokens(B, T), memory)
+
+
+RNG = np.random.default_rng(0)
+
+
+def random(*shape):
+    return ops.convert_to_tensor(RNG.normal(size=shape).astype("float32"))
+
+
+def make_readout(context_dim=D, **options):
+    readout = Readout(V, E, U, **options)
+    readout.build(U, context_dim)
+    return readout
+
+
+def dense(layer, inputs):
+    kernel, *bias = layer.get_weights()
+    return ops.convert_to_numpy(inputs) @ kernel + (bias[0] if bias else 0)
+
+
+def test_a_deep_readout_is_the_formula_of_the_paper():
+    readout, hidden, context, embedded = make_readout(deep=True), random(B, T, U), random(B, T, D), random(B, T, E)
+    vector = readout(hidden, context, embedded)
+    expected = np.tanh(dense(readout.hidden_dense, hidden) + dense(readout.context_dense, context) + embedded)
+    np.testing.assert_allclose(vector, expected, atol=1e-5)
+    np.testing.assert_allclose(readout.to_logits(vector), dense(readout.output_dense, vector), atol=1e-5)
+
+
+def test_tied_logits_are_products_with_the_embeddings():
+    readout, embeddings = make_readout(tied=True), random(V, E)
+    readout.bias.assign(np.arange(V))
+    vector = readout(random(B, T, U), random(B, T, D), None)
+    assert vector.shape == (B, T, E)
+    expected = ops.convert_to_numpy(vector) @ ops.convert_to_numpy(embeddings).T + np.arange(V)
+    np.testing.assert_allclose(readout.to_logits(vector, embeddings), expected, atol=1e-5)
+
+
+def test_without_context_the_hidden_state_is_the_vector():
+    hidden = random(B, T, U)
+    assert make_readout(context_dim=0)(hidden, None, None) is hidden
+
+
+def test_every_argument_of_a_readout_is_in_the_config():
+    config = Readout(V, E, U, deep=True, dropout=0.1, variational=True).get_config()
+    assert Readout.from_config(config).get_config() == config
+    assert config["units"] == U

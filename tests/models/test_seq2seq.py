@@ -6,7 +6,7 @@ from keras import ops
 from attention_apps.constants import UNKNOWN
 from attention_apps.layers import AdditiveAttention
 from attention_apps.models import PointerGenerator, RecurrentDecoder, Seq2Seq, TextEncoder, TransformerDecoder
-from attention_apps.models.seq2seq import Decoder, repeat_for_targets, serialize_unbuilt
+from attention_apps.models.seq2seq import Decoder, repeat_for_targets
 
 V, E = 13, 6
 SOURCE = {"token_ids": np.array([[4, 3, 6, 0, 0], [7, 3, 3, 3, 11]]), "source_ids": np.array([[4, 14, 6, 0, 0]] * 2)}
@@ -177,11 +177,3 @@ def test_rows_are_repeated_next_to_each_other():
     repeated = repeat_for_targets({"a": [rows]}, 2)
     assert ops.convert_to_numpy(repeated["a"][0]).ravel().tolist() == [1, 1, 2, 2]
     assert repeat_for_targets(rows, None) is rows
-
-
-def test_a_serialized_child_has_no_shapes():
-    layer = AdditiveAttention(3)
-    layer.build((None, None, 4), (None, None, 5))
-    assert "build_config" not in serialize_unbuilt(layer)
-    assert not keras.saving.deserialize_keras_object(serialize_unbuilt(layer)).built
-    assert serialize_unbuilt(None) is None

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras import ops
 
 from attention_apps.decoding import DecodingOptions, beam_search
-from attention_apps.models.pointer_generator import PointerGenerator
+from attention_apps.models.copying import PointerGenerator
 from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.models.transformer import TransformerDecoder, TransformerEncoder
 from tests.models.decoders import (

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from attention_apps.layers.position_encodings import RotaryPosition
+from attention_apps.layers.transformer import RotaryPosition
 from tests.recipes.loading import load
 
 onnx = pytest.importorskip("onnx")

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from attention_apps.decoding.ctc import ctc_losses
 from attention_apps.layers import LocationSensitiveAttention
-from attention_apps.models.listener import Listener
+from attention_apps.models.encoders import Listener
 from attention_apps.models.recurrent_decoder import RecurrentDecoder
 from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.training.config import TrainingConfig

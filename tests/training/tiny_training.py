@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from attention_apps.data.batches import Batches
-from attention_apps.layers.masks import masked_softmax
+from attention_apps.layers.sequence_ops import masked_softmax
 from attention_apps.models.seq2seq import Seq2Seq
 from attention_apps.training.config import TrainingConfig
 from attention_apps.training.objectives import TeacherForcing

@@ -16,7 +16,7 @@ from attention_apps.applications.summarization.summary import SummaryLine
 from attention_apps.constants import UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding import DecodingResult
 from attention_apps.decoding.scorers import Scorer
-from attention_apps.models.tag_decoder import DELETE, KEEP
+from attention_apps.models.copying import DELETE, KEEP
 from attention_apps.preprocessing.sentences import (
     capitalize_first,
     join_kept,

@@ -11,7 +11,7 @@ from attention_apps.applications.compression.examples import CompressionExamples
 from attention_apps.applications.compression.reader import SentenceReader
 from attention_apps.applications.parts import Parts
 from attention_apps.models import Seq2Seq, TextEncoder
-from attention_apps.models.tag_decoder import TagDecoder
+from attention_apps.models.copying import TagDecoder
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
 

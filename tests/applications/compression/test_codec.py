@@ -6,7 +6,7 @@ from attention_apps.applications.compression.codec import keep_limit
 from attention_apps.applications.compression.config import CompressionDecodingOptions
 from attention_apps.applications.summarization.config import SummaryOptions
 from attention_apps.constants import END, START
-from attention_apps.models.tag_decoder import DELETE, KEEP
+from attention_apps.models.copying import DELETE, KEEP
 from attention_apps.preprocessing.word_forms import UNKNOWN_CLASSES
 from tests.applications.summarizers import LONG_TEXT, TEXT, WORDS, make_compressor
 

@@ -9,7 +9,7 @@ from attention_apps.applications.compression.config import CompressorConfig
 from attention_apps.applications.compression.examples import CompressionExamples
 from attention_apps.constants import END, START
 from attention_apps.data import Row
-from attention_apps.models.tag_decoder import DELETE, KEEP
+from attention_apps.models.copying import DELETE, KEEP
 
 CONFIG = CompressorConfig(vocabulary_size=100)
 

@@ -1,8 +1,10 @@
-"""The encoder of speech."""
+"""The recurrent encoders of texts and of speech."""
 
 import keras
 from keras import ops
 
+from attention_apps.constants import PADDING
+from attention_apps.layers.constructor_config import ConstructorConfig
 from attention_apps.layers.recurrent import PyramidalBidirectionalLSTM, Recurrent
 
 _FRONT_ENDS = ("convolutional", "pyramidal")
@@ -10,7 +12,82 @@ _HALVINGS = 2
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class Listener(keras.layers.Layer):
+class TextEncoder(ConstructorConfig, keras.layers.Layer):
+    """Embeds words and reads them with bidirectional recurrent layers.
+
+    Args:
+        vocabulary_size: Number of words.
+        embedding_dim: Width of the embeddings.
+        units: Width of one direction.
+        num_layers: Number of bidirectional layers.
+        cell: `"lstm"` or `"gru"`.
+        dropout: Dropout rate on embeddings and between layers.
+
+    Call arguments:
+        source: Dict of `token_ids` `(batch, source)`, padded with 0, and, for copying, `source_ids` of the same shape.
+
+    Returns:
+        The memory: `values` `(batch, source, 2 * units)`, `mask` `(batch, source)`, `state` (the final states of the
+        last layer), and `source_ids` if given.
+
+    Example:
+
+    >>> encoder = TextEncoder(100, 8, 16)
+    >>> memory = encoder({"token_ids": keras.ops.ones((2, 5), "int32")})
+    >>> memory["values"].shape
+    TensorShape([2, 5, 32])
+    """
+
+    def __init__(self, vocabulary_size, embedding_dim, units, num_layers=1, cell="lstm", dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.embedding_dim = embedding_dim
+        self.units = units
+        self.num_layers = num_layers
+        self.cell = cell
+        self.dropout = dropout
+        policy = self.dtype_policy
+        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, dtype=policy, name="embedding")
+        self.layers = [
+            Recurrent(units, cell, bidirectional=True, dtype=policy, name=f"layer_{index}")
+            for index in range(num_layers)
+        ]
+        self.drop = keras.layers.Dropout(dropout, dtype=policy)
+
+    def build(self, source_shape):
+        self.embedding.build((None, None))
+        width = self.embedding_dim
+        for layer in self.layers:
+            layer.build((None, None, width))
+            width = 2 * self.units
+        self.built = True
+
+    def call(self, source):
+        token_ids = source["token_ids"]
+        mask = ops.not_equal(token_ids, PADDING)
+        values, state = self.embedding(token_ids), None
+        for layer in self.layers:
+            values, state = layer(self.drop(values), mask=mask)
+        memory = {"values": self.drop(values), "mask": mask, "state": state}
+        if "source_ids" in source:
+            memory["source_ids"] = source["source_ids"]
+        return memory
+
+    def compute_output_shape(self, source_shape):
+        batch, length = source_shape["token_ids"]
+        states = 2 * (2 if self.cell == "lstm" else 1)
+        shapes = {
+            "values": (batch, length, 2 * self.units),
+            "mask": (batch, length),
+            "state": [(batch, self.units)] * states,
+        }
+        if "source_ids" in source_shape:
+            shapes["source_ids"] = (batch, length)
+        return shapes
+
+
+@keras.saving.register_keras_serializable(package="attention_apps")
+class Listener(ConstructorConfig, keras.layers.Layer):
     """Shortens a spectrogram to a quarter of its frames and encodes them with bidirectional LSTMs.
 
     The front end halves the time twice. Each bidirectional layer has a residual connection and a normalized output:
@@ -114,13 +191,9 @@ class Listener(keras.layers.Layer):
             "ctc_logits": (batch, time, self.vocabulary_size),
         }
 
-    def get_config(self):
-        names = ("vocabulary_size", "units", "num_layers", "front_end", "filters", "dropout")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
 
 @keras.saving.register_keras_serializable(package="attention_apps")
-class ConvolutionalFrontEnd(keras.layers.Layer):
+class ConvolutionalFrontEnd(ConstructorConfig, keras.layers.Layer):
     """Convolutions of 3 x 3 over time and frequency, each with stride 2, batch normalization and ReLU.
 
     Padding is zeroed before each convolution and excluded from the batch statistics. Every convolution pads one frame
@@ -183,10 +256,6 @@ class ConvolutionalFrontEnd(keras.layers.Layer):
 
     def compute_mask(self, features, mask=None):
         return None
-
-    def get_config(self):
-        names = ("filters", "units", "num_layers")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def _halved(size):
