@@ -85,16 +85,12 @@ def bleu(hypotheses: Sequence[str], references: References, max_order: int = 4) 
     rows = [_bleu_statistics(*pair, max_order) for pair in zip(hypotheses, references)]
     statistics = np.asarray(rows, dtype=np.float64)
     scores = _bleu_scores(statistics.sum(axis=0), max_order)
-
-    def last_order(total: np.ndarray) -> float:
-        return _bleu_scores(total, max_order)[-1]
-
     return MetricResult(
         name=f"bleu_{max_order}",
         score=scores[-1],
-        items=np.asarray([last_order(row) for row in statistics]),
+        items=np.asarray([_bleu_scores(row, max_order)[-1] for row in statistics]),
         statistics=statistics,
-        combine=last_order,
+        combine=lambda total: _bleu_scores(total, max_order)[-1],
         details={f"bleu_{order}": score for order, score in enumerate(scores, start=1)},
     )
 

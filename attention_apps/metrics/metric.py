@@ -76,11 +76,14 @@ class MetricResult:
         """Build the result of a metric whose corpus score is the mean over items."""
         items = np.asarray(items, dtype=np.float64)
         statistics = np.stack([items, np.ones_like(items)], axis=1)
-
-        def mean(total: np.ndarray) -> float:
-            return float(total[0] / total[1])
-
-        return cls(name, float(np.mean(items)), items, statistics, mean, details or {})
+        return cls(
+            name=name,
+            score=float(np.mean(items)),
+            items=items,
+            statistics=statistics,
+            combine=lambda total: float(total[0] / total[1]),
+            details=details or {},
+        )
 
 
 def bootstrap_interval(

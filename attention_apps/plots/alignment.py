@@ -82,7 +82,11 @@ def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | N
     """
     from matplotlib.figure import Figure
 
-    shown = [_cropped(one) for one in alignments[:_MOST_PASSAGES]]
+    shown = []
+    for one in alignments[:_MOST_PASSAGES]:
+        written, source = one.written[:_MOST_WRITTEN], one.source[:_MOST_SOURCE]
+        weights = np.eye(len(written), len(source)) if one.weights is None else one.weights
+        shown.append(Alignment(written, source, weights[: len(written), : len(source)], one.copied[:_MOST_WRITTEN]))
     shapes = [(max(len(one.written), 1), max(len(one.source), 1)) for one in shown] or [(1, 1)]
     width = min(3 + _INCHES_PER_WORD * max(columns for _, columns in shapes), _MOST_INCHES)
     height = min(sum(2.5 + _INCHES_PER_WORD * rows for rows, _ in shapes), _MOST_INCHES)
@@ -103,13 +107,6 @@ def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | N
     if path is not None:
         figure.savefig(path)
     return figure
-
-
-def _cropped(one: Alignment) -> Alignment:
-    """Keep the first words on both sides, with their weights."""
-    written, source = one.written[:_MOST_WRITTEN], one.source[:_MOST_SOURCE]
-    identity = np.eye(len(written), len(source)) if one.weights is None else one.weights
-    return Alignment(written, source, identity[: len(written), : len(source)], one.copied[:_MOST_WRITTEN])
 
 
 def write_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | None = None) -> str:

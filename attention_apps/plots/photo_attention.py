@@ -109,11 +109,18 @@ def photo_attention_html(shown: PhotoAttention, alternatives: Sequence[tuple[str
     """Return the page's content as one HTML element, for a notebook."""
     photo = _data_url(PIL.Image.fromarray(shown.pixels), "JPEG", quality=_PHOTO_QUALITY)
     height, width = shown.pixels.shape[:2]
-    words = " ".join(
-        f'<span class="word" tabindex="0">{html.escape(word)}'
-        f'<img src="{_mask(weights)}" alt="" style="aspect-ratio: {width} / {height}"></span>'
-        for word, weights in zip(shown.words, shown.weights, strict=True)
-    )
+    words = []
+    for word, weights in zip(shown.words, shown.weights, strict=True):
+        # A black image that is transparent where the model looked.
+        rows, columns = weights.shape
+        light = _smooth(weights, columns * _MASK_PIXELS_PER_REGION, rows * _MASK_PIXELS_PER_REGION)
+        alpha = np.rint((1 - light) * (1 - _DIMMEST) * 255).astype(np.uint8)
+        mask = PIL.Image.fromarray(np.stack([np.zeros_like(alpha), alpha], -1), "LA")
+        mask_url = _data_url(mask, "PNG", optimize=True)
+        words.append(
+            f'<span class="word" tabindex="0">{html.escape(word)}'
+            f'<img src="{mask_url}" alt="" style="aspect-ratio: {width} / {height}"></span>'
+        )
     others = "\n".join(
         f'<li><span class="score">{score:.3f}</span> {html.escape(text)}</li>' for text, score in alternatives
     )
@@ -121,17 +128,9 @@ def photo_attention_html(shown: PhotoAttention, alternatives: Sequence[tuple[str
     widest = f"{_MAX_PHOTO_PIXELS * width / height:.0f}px"
     return f"""<div class="photo-attention" style="--widest: {widest}"><style>{_STYLE}</style>
 <img src="{photo}" alt="{html.escape(alternatives[0][0])}" style="aspect-ratio: {width} / {height}">
-<div class="beside"><p class="words">{words}</p>
+<div class="beside"><p class="words">{" ".join(words)}</p>
 <p class="hint">Point at a word, or go through the words with the tab key, to see where the model looked for it.</p>
 {ranked}</div></div>"""
-
-
-def _mask(weights: np.ndarray) -> str:
-    """Return a black image that is transparent where the model looked."""
-    rows, columns = weights.shape
-    light = _smooth(weights, columns * _MASK_PIXELS_PER_REGION, rows * _MASK_PIXELS_PER_REGION)
-    alpha = np.rint((1 - light) * (1 - _DIMMEST) * 255).astype(np.uint8)
-    return _data_url(PIL.Image.fromarray(np.stack([np.zeros_like(alpha), alpha], -1), "LA"), "PNG", optimize=True)
 
 
 def _smooth(weights: np.ndarray, width: int, height: int) -> np.ndarray:

@@ -92,19 +92,24 @@ def write_speech(pieces: Sequence[SpeechAlignment], path: str | os.PathLike | No
     """
     seconds = max((_longest(list(_rows(piece))) for piece in pieces), default=1.0)
     loudest = _loudest(pieces)
-    sections = "\n".join(_section(piece, seconds, loudest) for piece in pieces)
-    rows = "\n".join(
+    sections = []
+    for piece in pieces:
+        text = html.escape(" ".join(word.word for word in piece.words))
+        rows = "\n".join(_html_row(row, seconds, loudest) for row in _rows(piece))
+        sections.append(f"<section>\n<h2>{text}</h2>\n{rows}\n</section>")
+    times = "\n".join(
         f"<tr><td>{html.escape(word.word)}</td><td>{word.start:.2f}</td><td>{word.end:.2f}</td>"
         f"<td>{word.confidence:.2f}</td></tr>"
         for piece in pieces
         for word in piece.words
     )
+    joined = "\n".join(sections)
     page = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Transcript</title><style>{_STYLE}</style></head>
 <body>
-{sections}
+{joined}
 <table><tr><th>word</th><th>from</th><th>to (s)</th><th>confidence</th></tr>
-{rows}
+{times}
 </table>
 </body></html>
 """
@@ -122,17 +127,12 @@ def _rows(piece: SpeechAlignment) -> Iterator[SpeechAlignment]:
         start, end = (piece.start + length * edge / count for edge in (number, number + 1))
         first, last = (len(piece.envelope) * edge // count for edge in (number, number + 1))
         words = [word for word, place in zip(piece.words, places, strict=True) if place == number]
-        yield SpeechAlignment(start, end, _columns(piece.envelope[first:last]), words)
-
-
-def _columns(envelope):
-    """Join neighboring frames, so that at most `_COLUMNS` are left."""
-    envelope = np.asarray(envelope, np.float32)
-    if not len(envelope):
-        return np.zeros((1, 2), np.float32)
-    firsts = np.unique(np.linspace(0, len(envelope), _COLUMNS, endpoint=False).astype(int))
-    lowest, highest = np.minimum.reduceat(envelope[:, 0], firsts), np.maximum.reduceat(envelope[:, 1], firsts)
-    return np.stack([lowest, highest], axis=1)
+        frames = np.asarray(piece.envelope[first:last], np.float32)
+        frames = frames if len(frames) else np.zeros((1, 2), np.float32)
+        # Neighboring frames are joined, so that at most `_COLUMNS` are left.
+        firsts = np.unique(np.linspace(0, len(frames), _COLUMNS, endpoint=False).astype(int))
+        lowest, highest = np.minimum.reduceat(frames[:, 0], firsts), np.maximum.reduceat(frames[:, 1], firsts)
+        yield SpeechAlignment(start, end, np.stack([lowest, highest], axis=1), words)
 
 
 def _longest(rows):
@@ -158,12 +158,6 @@ def _draw_row(axis, row, seconds, loudest):
     axis.set_xlim(row.start, row.start + seconds + _MARGIN_SECONDS)
     axis.set_ylim(-1.15 - _LINE_HEIGHT * _LINES, 1.05)
     axis.set_yticks([])
-
-
-def _section(piece, seconds, loudest):
-    text = html.escape(" ".join(word.word for word in piece.words))
-    rows = "\n".join(_html_row(row, seconds, loudest) for row in _rows(piece))
-    return f"<section>\n<h2>{text}</h2>\n{rows}\n</section>"
 
 
 def _html_row(row, seconds, loudest):

@@ -1,8 +1,7 @@
 from .audio import SAMPLE_RATE, read_audio
 from .audio_augmentation import change_speed
+from .audio_features import FRAME_SECONDS, LogMelOptions, loud_frames
 from .image import read_image
-from .log_mel import LogMelOptions
-from .pauses import FRAME_SECONDS, loud_frames
 from .sentences import sentence_starts
 from .text import detokenize, tokenize
 from .vocabulary import Vocabulary

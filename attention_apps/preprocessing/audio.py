@@ -5,8 +5,9 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import soundfile
@@ -104,7 +105,7 @@ def audio_blocks(audio: Audio, sample_rate: float | None = None, block_seconds: 
 def audio_seconds(path: str | os.PathLike) -> float:
     """Decode a whole file in bounded memory and return its duration. Raises where `read_audio` would."""
     name = _name(path)
-    with _open(path, name) as file:
+    with closing(_open(path, name)) as file:
         rate = _check_rate(file.samplerate, name)
         pieces = _not_empty(_check_samples(_decode(file, name), rate, name), name)
         return sum(map(len, pieces)) / rate
@@ -112,7 +113,7 @@ def audio_seconds(path: str | os.PathLike) -> float:
 
 def header_seconds(path: str | os.PathLike) -> float:
     """Return the duration that a file's header states, without decoding."""
-    with _open(path, _name(path)) as file:
+    with closing(_open(path, _name(path))) as file:
         return file.frames / file.samplerate
 
 
@@ -157,7 +158,7 @@ def _file_size(path: str | os.PathLike) -> int:
 def _decode(file: "_SoundFile | MediaFile", name: str) -> Iterator[np.ndarray]:
     """Yield mono pieces. Stops at damage with a warning, or raises if nothing precedes the damage."""
     count = 0
-    with file:
+    with closing(file):
         while True:
             try:
                 piece = file.read(_PIECE, dtype="float32", always_2d=True)
@@ -302,12 +303,6 @@ class MediaFile:
     def close(self) -> None:
         self._container.close()
         self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
 
     def _decode(self, stream: Any) -> Iterator[np.ndarray]:
         for frame in self._container.decode(stream):

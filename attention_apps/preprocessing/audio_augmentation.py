@@ -48,7 +48,8 @@ class AudioAugmentation:
         if random.random() < self.noise_probability:
             waveform = add_noise(waveform, random, self.noise_decibels)
         if random.random() < self.volume_probability:
-            waveform = change_volume(waveform, random, self.volume_decibels)
+            gain = np.float32(10 ** (random.uniform(*self.volume_decibels) / 20))
+            waveform = np.clip(waveform * gain, -1, 1)  # a microphone clips too
         return waveform
 
 
@@ -77,10 +78,12 @@ class SpecAugment:
         """Mask features `(time, mels)` without padding."""
         features = features.copy()
         length, mels = features.shape
-        for _ in range(self.frequency_masks):
-            features[:, _stretch(random, mels, min(self.max_mels, mels))] = 0
-        for _ in range(self.time_masks):
-            features[_stretch(random, length, min(self.max_frames, int(self.max_time_fraction * length)))] = 0
+        bands = [(features.T, min(self.max_mels, mels))] * self.frequency_masks
+        spans = [(features, min(self.max_frames, int(self.max_time_fraction * length)))] * self.time_masks
+        for masked, widest in bands + spans:
+            width = int(random.integers(0, widest + 1))
+            start = int(random.integers(0, len(masked) - width + 1))
+            masked[start : start + width] = 0
         return features
 
 
@@ -90,11 +93,6 @@ def change_speed(waveform: np.ndarray, factor: float) -> np.ndarray:
     if steps < 1:
         raise ValueError(f"`factor` must be at least {1 / _SPEED_STEPS}. Received: factor={factor}")
     return waveform if steps == _SPEED_STEPS else soxr.resample(waveform, steps, _SPEED_STEPS)
-
-
-def change_volume(waveform: np.ndarray, random: np.random.Generator, decibels: tuple[float, float]) -> np.ndarray:
-    """Change the volume by a random number of decibels. Samples beyond 1 are clipped, as a microphone does."""
-    return np.clip(waveform * np.float32(10 ** (random.uniform(*decibels) / 20)), -1, 1)
 
 
 def add_noise(waveform: np.ndarray, random: np.random.Generator, decibels: tuple[float, float]) -> np.ndarray:
@@ -112,33 +110,22 @@ def add_noise(waveform: np.ndarray, random: np.random.Generator, decibels: tuple
 def reverberate(waveform: np.ndarray, random: np.random.Generator, seconds: tuple[float, float]) -> np.ndarray:
     """Add room reverberation. The result has the same length and no delay.
 
-    The room's impulse response is the direct sound followed by noise that decays exponentially.
+    The room's impulse response is the direct sound of amplitude 1, followed by noise that decays exponentially. The
+    noise starts after 2 to 10 ms and has 10 to 50 percent of the energy of the direct sound.
 
     Args:
         seconds: the range of the time in which the echo decays by 60 decibels.
     """
-    impulse = room_impulse(random, random.uniform(*seconds), echo=random.uniform(0.1, 0.5))
+    decay, echo = random.uniform(*seconds), random.uniform(0.1, 0.5)
+    time = np.arange(max(round(decay * SAMPLE_RATE), 1)) / SAMPLE_RATE
+    impulse = random.normal(size=len(time)) * 10 ** (-3 * time / decay)
+    impulse[time < random.uniform(0.002, 0.010)] = 0
+    impulse *= np.sqrt(echo / max(np.sum(np.square(impulse)), _TINY_POWER))
+    impulse[0] = 1
+    impulse = impulse.astype(np.float32)
     size = 2 ** (len(waveform) + len(impulse) - 1).bit_length()
     echoed = np.fft.irfft(np.fft.rfft(waveform, size) * np.fft.rfft(impulse, size), size)
     return echoed[: len(waveform)].astype(np.float32)
-
-
-def room_impulse(random: np.random.Generator, seconds: float, echo: float) -> np.ndarray:
-    """Return an impulse response `(samples,)`: direct sound of amplitude 1, then an echo of `echo` times its energy
-    that starts after 2 to 10 ms.
-    """
-    time = np.arange(max(round(seconds * SAMPLE_RATE), 1)) / SAMPLE_RATE
-    tail = random.normal(size=len(time)) * 10 ** (-3 * time / seconds)
-    tail[time < random.uniform(0.002, 0.010)] = 0
-    tail *= np.sqrt(echo / max(np.sum(np.square(tail)), _TINY_POWER))
-    tail[0] = 1
-    return tail.astype(np.float32)
-
-
-def _stretch(random: np.random.Generator, size: int, widest: int) -> slice:
-    width = int(random.integers(0, widest + 1))
-    start = int(random.integers(0, size - width + 1))
-    return slice(start, start + width)
 
 
 def colored_noise(size: int, slope: float, random: np.random.Generator) -> np.ndarray:

@@ -13,10 +13,11 @@ import tensorflow as tf
 
 from attention_apps.preprocessing.image_formats import MAX_SCANS
 from attention_apps.preprocessing.image_graph import (
+    JPEG_MAGIC,
     MAX_PIXELS,
+    PNG_MAGIC,
     ImageStatus,
     decode_image,
-    is_jpeg_or_png,
     to_rgb,
 )
 from attention_apps.preprocessing.image_header import image_cost
@@ -31,6 +32,7 @@ _REFUSED_FORMATS = frozenset({"EPS", "BLP", "ICNS", "IPTC", "MIC", "FPX"})
 # The brands of HEIC files; AVIF files, which Pillow reads by itself, have others.
 _HEIF_MAGIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1"))
 _DAMAGED = "a truncated or damaged image"
+_decode = tf.function(decode_image, input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://|data:", re.IGNORECASE)
 
 
@@ -84,7 +86,7 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
         raise ValueError(f"{name} is empty: it has no bytes")
     if image_cost(contents) > MAX_PIXELS:
         raise ValueError(f"{name} is {_TOO_LARGE}")
-    if is_jpeg_or_png(contents):
+    if contents.startswith((JPEG_MAGIC, PNG_MAGIC)):
         return _decode_jpeg_or_png(contents, name)
     if contents[4:12] in _HEIF_MAGIC:
         _register_heif(name)
@@ -120,11 +122,6 @@ def _decode_jpeg_or_png(contents: bytes, name: str) -> np.ndarray:
     if status == ImageStatus.TOO_LARGE:  # the pixels were checked before, so it has too many scans
         raise ValueError(f"{name} is {_TOO_MANY_SCANS}")
     return image.numpy()
-
-
-@tf.function(input_signature=[tf.TensorSpec((), tf.string)], autograph=False)
-def _decode(contents):
-    return decode_image(contents)
 
 
 def _from_pillow(image: PIL.Image.Image, name: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """What TensorFlow leaves out of image files, in graph code.
 
-The EXIF rotation of JPEG and PNG, the number of scans of a JPEG, the first frame of a GIF, and the header of a BMP.
+The EXIF rotation of JPEG and PNG, the number of scans of a JPEG, the size of a PNG, the first frame of a GIF, and the
+header of a BMP.
 """
 
 import tensorflow as tf
@@ -9,42 +10,46 @@ _HEADER_BYTES = 2**18  # EXIF precedes the pixels and has at most 64 KiB
 _MAX_EXIF_SEGMENTS = 64
 _MAX_ENTRIES = 512
 _ORIENTATION_TAG = 0x0112
+_PNG, _EXIF_SEGMENT, _EXIF_CHUNK, _PIXELS_CHUNK, _LITTLE_ENDIAN = (
+    int.from_bytes(mark) for mark in (b"\x89PNG", b"Exif", b"eXIf", b"IDAT", b"II")
+)
 
 
 def exif_orientation(contents: tf.Tensor) -> tf.Tensor:
     """Return the orientation tag of a JPEG or PNG file, 1 to 8. Without a tag it is 1 (upright)."""
     data = tf.io.decode_raw(tf.strings.substr(contents, 0, _HEADER_BYTES), tf.uint8)
     data = tf.cast(tf.pad(data, [[0, 1]]), tf.int64)  # reading past the end gives zero
-    is_png = _number(data, 0, 4) == _code("\x89PNG")
+    is_png = _number(data, 0, 4) == _PNG
     block = tf.cond(is_png, lambda: _find_in_png(data), lambda: _find_in_jpeg(data))
     return tf.cond(block > 0, lambda: _tiff_orientation(data, block), lambda: tf.constant(1, tf.int64))
 
 
 def turn_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     """Rotate and mirror an image `(height, width, channels)` according to its EXIF orientation."""
-
-    def apply_if(orientations, change, image):
-        return tf.cond(tf.reduce_any(orientation == orientations), lambda: change(image), lambda: image)
-
-    image = apply_if((5, 6, 7, 8), lambda x: tf.transpose(x, (1, 0, 2)), image)
-    image = apply_if((2, 3, 6, 7), lambda x: tf.reverse(x, [1]), image)
-    return apply_if((3, 4, 7, 8), lambda x: tf.reverse(x, [0]), image)
+    is_turned, is_mirrored, is_flipped = (
+        tf.reduce_any(orientation == orientations) for orientations in ((5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8))
+    )
+    image = tf.cond(is_turned, lambda: tf.transpose(image, (1, 0, 2)), lambda: image)
+    image = tf.cond(is_mirrored, lambda: tf.reverse(image, [1]), lambda: image)
+    return tf.cond(is_flipped, lambda: tf.reverse(image, [0]), lambda: image)
 
 
 def _find_in_jpeg(data: tf.Tensor) -> tf.Tensor:
     """Return the start of the TIFF block inside the EXIF segment, or 0."""
 
     def is_exif(position):
-        return (_number(data, position, 2) == 0xFFE1) & (_number(data, position + 4, 4) == _code("Exif"))
+        return (_number(data, position, 2) == 0xFFE1) & (_number(data, position + 4, 4) == _EXIF_SEGMENT)
 
     def is_other_segment(position):
         marker, length = _number(data, position, 2), _number(data, position + 2, 2)
         return (marker >= 0xFFC0) & (marker != 0xFFDA) & (length >= 2) & ~is_exif(position)  # FFDA: pixels follow
 
-    def next_segment(position):
-        return (position + 2 + _number(data, position + 2, 2),)
-
-    position = _skip(is_other_segment, next_segment, first=2)
+    (position,) = tf.while_loop(
+        is_other_segment,
+        lambda position: (position + 2 + _number(data, position + 2, 2),),
+        (tf.constant(2, tf.int64),),
+        maximum_iterations=_MAX_EXIF_SEGMENTS,
+    )
     return tf.where(is_exif(position), position + 10, 0)
 
 
@@ -53,22 +58,19 @@ def _find_in_png(data: tf.Tensor) -> tf.Tensor:
 
     def is_other_chunk(position):
         kind = _number(data, position + 4, 4)
-        return (kind > 0) & (kind != _code("eXIf")) & (kind != _code("IDAT"))
+        return (kind > 0) & (kind != _EXIF_CHUNK) & (kind != _PIXELS_CHUNK)
 
-    def next_chunk(position):
-        return (position + 12 + _number(data, position, 4),)
-
-    position = _skip(is_other_chunk, next_chunk, first=8)
-    return tf.where(_number(data, position + 4, 4) == _code("eXIf"), position + 8, 0)
-
-
-def _skip(condition, body, first: int) -> tf.Tensor:
-    (position,) = tf.while_loop(condition, body, (tf.constant(first, tf.int64),), maximum_iterations=_MAX_EXIF_SEGMENTS)
-    return position
+    (position,) = tf.while_loop(
+        is_other_chunk,
+        lambda position: (position + 12 + _number(data, position, 4),),
+        (tf.constant(8, tf.int64),),
+        maximum_iterations=_MAX_EXIF_SEGMENTS,
+    )
+    return tf.where(_number(data, position + 4, 4) == _EXIF_CHUNK, position + 8, 0)
 
 
 def _tiff_orientation(data: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
-    little_endian = _number(data, start, 2) == _code("II")
+    little_endian = _number(data, start, 2) == _LITTLE_ENDIAN
     directory = start + _number(data, start + 4, 4, little_endian)
     count = tf.minimum(_number(data, directory, 2, little_endian), _MAX_ENTRIES)
     entries = directory + 2 + 12 * tf.range(count)
@@ -86,8 +88,10 @@ def _number(data: tf.Tensor, position, width: int, little_endian=False) -> tf.Te
     return tf.reduce_sum(digits * tf.where(little_endian, tf.constant(powers, tf.int64), powers[::-1]), -1)
 
 
-def _code(letters: str) -> int:
-    return int.from_bytes(letters.encode("latin-1"), "big")
+def png_sides(contents: tf.Tensor) -> tf.Tensor:
+    """Return the width and height `(2,)` of a PNG. It is an error if the file ends before them."""
+    digits = tf.reshape(tf.io.decode_raw(tf.strings.substr(contents, 16, 8), tf.uint8), (2, 4))
+    return tf.reduce_sum(tf.cast(digits, tf.int64) * [2**24, 2**16, 2**8, 1], axis=-1)
 
 
 # The number of scans of a JPEG. libjpeg decodes thousands of empty scans for minutes.
@@ -119,9 +123,6 @@ def _count_scans(data: tf.Tensor, follows_ff: tf.Tensor) -> tf.Tensor:
     def read(position):
         return tf.cast(data[tf.minimum(position, tf.size(data, tf.int64) - 1)], tf.int64)
 
-    def next_marker(position):
-        return markers[tf.minimum(tf.searchsorted(markers, position[tf.newaxis])[0], tf.size(markers) - 1)]
-
     def is_inside(marker, scans, segments):
         is_limited = (scans <= MAX_SCANS) & (segments < _MAX_JPEG_SEGMENTS)
         return is_limited & (marker < markers[-1]) & (read(marker + 1) != _END_OF_IMAGE)
@@ -130,11 +131,11 @@ def _count_scans(data: tf.Tensor, follows_ff: tf.Tensor) -> tf.Tensor:
         code = read(marker + 1)
         length = tf.maximum(256 * read(marker + 2) + read(marker + 3), 2)
         has_length = (code >= _FIRST_SEGMENT) & (code != _START_OF_IMAGE)
-        after = marker + 2 + tf.where(has_length, length, 0)
-        return next_marker(after), scans + tf.cast(code == _START_OF_SCAN, tf.int32), segments + 1
+        after = tf.searchsorted(markers, [marker + 2 + tf.where(has_length, length, 0)])[0]
+        marker = markers[tf.minimum(after, tf.size(markers) - 1)]
+        return marker, scans + tf.cast(code == _START_OF_SCAN, tf.int32), segments + 1
 
-    first = next_marker(tf.constant(0, tf.int64))
-    _, scans, segments = tf.while_loop(is_inside, skip, (first, 0, 0))
+    _, scans, segments = tf.while_loop(is_inside, skip, (markers[0], 0, 0))
     return (scans > MAX_SCANS) | (segments >= _MAX_JPEG_SEGMENTS)
 
 
@@ -156,7 +157,15 @@ def first_frame(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     def read(position):
         return tf.cast(data[tf.minimum(position, length)], tf.int32)
 
-    frame, count = _find_frame(read, _GIF_HEADER_BYTES + _table_bytes(read(10)), length)
+    def skip_extension(position, count):
+        end, count = _skip_blocks(read, position + 2, length, count + 1)
+        return end + 1, count
+
+    frame, count = tf.while_loop(
+        lambda position, count: (read(position) == _EXTENSION) & (position < length) & (count < _MAX_BLOCKS),
+        skip_extension,
+        (_GIF_HEADER_BYTES + _table_bytes(read(10)), 0),
+    )
     blocks = frame + _DESCRIPTOR_BYTES + _table_bytes(read(frame + 9)) + 1
     end, _ = _skip_blocks(read, blocks, length, count)
     sides = tf.stack([read(frame + 7) + 256 * read(frame + 8), read(frame + 5) + 256 * read(frame + 6)])
@@ -169,53 +178,24 @@ def _table_bytes(flags):
     return tf.where(flags >= 128, 3 * tf.bitwise.left_shift(2, flags % 8), 0)
 
 
-def _find_frame(read, position, length):
-    """Return the position after the extensions, and the number of blocks read."""
-
-    def extension_follows(position, count):
-        return (read(position) == _EXTENSION) & (position < length) & (count < _MAX_BLOCKS)
-
-    def skip(position, count):
-        end, count = _skip_blocks(read, position + 2, length, count + 1)
-        return end + 1, count
-
-    return tf.while_loop(extension_follows, skip, (position, 0))
-
-
 def _skip_blocks(read, position, length, count):
     """Return the position of the empty block that ends a list of blocks, and the number of blocks read."""
-
-    def block_follows(position, count):
-        return (read(position) > 0) & (position < length) & (count < _MAX_BLOCKS)
-
     return tf.while_loop(
-        block_follows, lambda position, count: (position + 1 + read(position), count + 1), (position, count)
+        lambda position, count: (read(position) > 0) & (position < length) & (count < _MAX_BLOCKS),
+        lambda position, count: (position + 1 + read(position), count + 1),
+        (position, count),
     )
 
 
-def bmp_sides(contents: tf.Tensor) -> tf.Tensor:
-    """Return height and width `(2,)`. The header stores a negative height if the top row comes first."""
-    return tf.abs(tf.stack([_signed_bmp_number(contents, 22), _signed_bmp_number(contents, 18)]))
+def read_bmp_header(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return height and width `(2,)`, and whether the file has true color.
 
-
-def is_true_color(contents: tf.Tensor) -> tf.Tensor:
-    """Return whether the file has 24 or 32 bits per pixel, uncompressed and without a color table."""
-    depth, compression = _bmp_number(contents, 28, 2), _bmp_number(contents, 30, 4)
-    return ((depth == 24) | (depth == 32)) & (compression == 0) & (_bmp_number(contents, 14, 4) >= 40)
-
-
-def decode_true_color(contents: tf.Tensor) -> tf.Tensor:
-    """Return the image `(height, width, 3)`, uint8. The fourth byte of 32-bit pixels is ignored."""
-    return tf.io.decode_bmp(contents)[..., :3]
-
-
-def _signed_bmp_number(contents, position):
-    number = _bmp_number(contents, position, 4)
-    return tf.where(number >= 2**31, number - 2**32, number)
-
-
-def _bmp_number(contents, position, length):
-    """Return an unsigned little-endian number. It is an error if the file ends before it."""
-    digits = tf.io.decode_raw(tf.strings.substr(contents, position, length), tf.uint8)
-    places = tf.constant([256**place for place in range(length)], tf.int64)
-    return tf.reduce_sum(tf.cast(tf.ensure_shape(digits, (length,)), tf.int64) * places)
+    True color is 24 or 32 bits per pixel, uncompressed and without a color table. It is an error if the file ends
+    within the header.
+    """
+    header = tf.io.decode_raw(tf.strings.substr(contents, 14, 20), tf.int32)
+    header = tf.cast(tf.ensure_shape(header, (5,)), tf.int64)
+    header_bytes, width, height, planes_and_depth, compression = tf.unstack(header)
+    depth = planes_and_depth // 2**16 % 2**16
+    is_true_color = ((depth == 24) | (depth == 32)) & (compression == 0) & (header_bytes % 2**32 >= 40)
+    return tf.abs(tf.stack([height, width])), is_true_color  # a negative height means that the top row comes first

@@ -5,27 +5,25 @@ The application and its export decode and resize with the same code.
 
 import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
 from attention_apps.preprocessing.image_formats import (
-    bmp_sides,
-    decode_true_color,
     exif_orientation,
     first_frame,
     has_too_many_scans,
-    is_true_color,
+    png_sides,
+    read_bmp_header,
     turn_upright,
 )
-from attention_apps.preprocessing.map_rows_ignoring_errors import map_rows_ignoring_errors
 
 # Enough for photos of 64 megapixels, the most that common phones and full-frame cameras take. Decoding needs up to 13
 # bytes per pixel, see docs/security.md.
 MAX_PIXELS = 80_000_000
 FITS = ("squash", "crop")
-_JPEG_MAGIC = b"\xff\xd8\xff"
-_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+JPEG_MAGIC = b"\xff\xd8\xff"
+PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _GIF_MAGIC = b"GIF8"
 _BMP_MAGIC = b"BM"
 _JPEG, _PNG, _GIF, _BMP, _OTHER = range(5)
@@ -40,9 +38,15 @@ class ImageStatus(enum.IntEnum):
     TOO_LARGE = 3  # more than MAX_PIXELS, or a JPEG with more than MAX_SCANS scans
 
 
-def is_jpeg_or_png(contents: bytes) -> bool:
-    """Return whether bytes begin like a JPEG or PNG file."""
-    return contents.startswith((_JPEG_MAGIC, _PNG_MAGIC))
+# The status of a file of each kind, from _JPEG to _OTHER, that must not be decoded: a JPEG with too many scans, a GIF
+# without a whole frame, a BMP without true color. A PNG is judged by its size only.
+_REFUSALS = (
+    ImageStatus.TOO_LARGE,
+    ImageStatus.BROKEN,
+    ImageStatus.BROKEN,
+    ImageStatus.UNSUPPORTED,
+    ImageStatus.UNSUPPORTED,
+)
 
 
 def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> tuple[tf.Tensor, tf.Tensor]:
@@ -65,6 +69,31 @@ def decode_in_graph(image_bytes: tf.Tensor, size: int, fit: str = "squash") -> t
     return map_rows_ignoring_errors(decode, image_bytes, (black, tf.constant(ImageStatus.BROKEN, tf.int32)))
 
 
+def map_rows_ignoring_errors(
+    function: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], rows: tf.Tensor, otherwise: tuple[tf.Tensor, ...]
+) -> tuple[tf.Tensor, ...]:
+    """Apply a function to each row and stack the results. A row that raises an error does not fail the others.
+
+    Args:
+        function: maps a row to tensors.
+        rows: a tensor with the batch axis first.
+        otherwise: the result for a row that failed.
+
+    Returns:
+        Tensors with the batch axis first. Results of different sizes are padded with zeros to the largest.
+    """
+    count = tf.shape(rows, tf.int64)[0]
+    numbered = tf.data.Dataset.from_tensor_slices((tf.range(count), rows))
+    results = numbered.map(
+        lambda number, row: (number, *function(row)), num_parallel_calls=tf.data.AUTOTUNE
+    ).ignore_errors()
+    stacked = results.concatenate(tf.data.Dataset.from_tensors((count, *otherwise))).padded_batch(count + 1)
+    numbers, *columns = stacked.get_single_element()
+    last = tf.size(numbers, tf.int64) - 1  # the position of `otherwise`, used for every failed row
+    place_of = tf.tensor_scatter_nd_update(tf.fill([count + 1], last), numbers[:, tf.newaxis], tf.range(last + 1))
+    return tuple(tf.gather(column, place_of[:count]) for column in columns)
+
+
 def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Decode one image file.
 
@@ -78,7 +107,7 @@ def decode_image(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         tf.errors.InvalidArgumentError: the file is broken.
     """
     kind = tf.constant(_OTHER)
-    for number, magic in ((_JPEG, _JPEG_MAGIC), (_PNG, _PNG_MAGIC), (_GIF, _GIF_MAGIC), (_BMP, _BMP_MAGIC)):
+    for number, magic in ((_JPEG, JPEG_MAGIC), (_PNG, PNG_MAGIC), (_GIF, _GIF_MAGIC), (_BMP, _BMP_MAGIC)):
         kind = tf.where(tf.strings.substr(contents, 0, len(magic)) == magic, number, kind)
     contents, status = _check(contents, kind)
     image = tf.cond(
@@ -128,28 +157,23 @@ def to_rgb(image: tf.Tensor) -> tf.Tensor:
 
 def _check(contents: tf.Tensor, kind: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the contents to decode, of a GIF with its first frame only, and their `ImageStatus`."""
-
-    def check_jpeg():
-        status = _size_status(tf.cast(tf.io.extract_jpeg_shape(contents)[:2], tf.int64))
-        return contents, tf.where(has_too_many_scans(contents), ImageStatus.TOO_LARGE, status)
-
-    def check_png():
-        digits = tf.reshape(tf.io.decode_raw(tf.strings.substr(contents, 16, 8), tf.uint8), (2, 4))
-        return contents, _size_status(tf.reduce_sum(tf.cast(digits, tf.int64) * [2**24, 2**16, 2**8, 1], axis=-1))
-
-    def check_gif():
-        still, sides, is_whole = first_frame(contents)
-        return still, tf.where(is_whole, _size_status(sides), ImageStatus.BROKEN)
-
-    def check_bmp():
-        status = _size_status(bmp_sides(contents))
-        return contents, tf.where(is_true_color(contents), status, ImageStatus.UNSUPPORTED)
-
-    def refuse():
-        return contents, tf.where(tf.strings.length(contents) == 0, ImageStatus.BROKEN, ImageStatus.UNSUPPORTED)
-
-    checks = {_JPEG: check_jpeg, _PNG: check_png, _GIF: check_gif, _BMP: check_bmp}
-    return tf.switch_case(kind, checks, default=refuse)
+    # Of each format: the contents to decode, height and width, and whether they can be decoded.
+    checks = {
+        _JPEG: lambda: (
+            contents,
+            tf.io.extract_jpeg_shape(contents, tf.int64)[:2],
+            ~has_too_many_scans(contents),
+        ),
+        _PNG: lambda: (contents, png_sides(contents), tf.constant(True)),
+        _GIF: lambda: first_frame(contents),
+        _BMP: lambda: (contents, *read_bmp_header(contents)),
+    }
+    unknown = contents, tf.zeros([2], tf.int64), tf.constant(False)
+    checked, sides, is_good = tf.switch_case(kind, checks, default=lambda: unknown)
+    refusal = tf.where(tf.strings.length(contents) == 0, ImageStatus.BROKEN, tf.gather(_REFUSALS, kind))
+    is_too_large = tf.reduce_prod(tf.cast(sides, tf.float64)) > MAX_PIXELS
+    good = tf.where(is_too_large, ImageStatus.TOO_LARGE, ImageStatus.DECODED)
+    return checked, tf.where(is_good, good, refusal)
 
 
 def _decode(contents: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
@@ -160,7 +184,7 @@ def _decode(contents: tf.Tensor, kind: tf.Tensor) -> tf.Tensor:
             _JPEG: lambda: tf.io.decode_jpeg(contents, channels=3, dct_method="INTEGER_ACCURATE"),
             _PNG: lambda: _decode_png(contents),
             _GIF: lambda: tf.io.decode_gif(contents)[0],
-            _BMP: lambda: decode_true_color(contents),
+            _BMP: lambda: tf.io.decode_bmp(contents)[..., :3],  # the fourth byte of 32-bit pixels is ignored
         },
     )
     has_exif = (kind == _JPEG) | (kind == _PNG)
@@ -178,11 +202,6 @@ def _decode_png(contents: tf.Tensor) -> tf.Tensor:
     opaque = 255 // tf.bitwise.left_shift(tf.constant(1, tf.uint8), 8 - tf.minimum(depth, 8))
     is_opaque = tf.reduce_all(image[..., 3] == opaque)
     return tf.cond(is_opaque, lambda: image[..., :3], lambda: to_rgb(image))
-
-
-def _size_status(sides: tf.Tensor) -> tf.Tensor:
-    is_too_large = tf.reduce_prod(tf.cast(sides, tf.float64)) > MAX_PIXELS
-    return tf.where(is_too_large, ImageStatus.TOO_LARGE, ImageStatus.DECODED)
 
 
 _SIDE_WORD = re.compile(r"\b(left|right)(most|hand|side|ward)?s?\b", re.IGNORECASE)

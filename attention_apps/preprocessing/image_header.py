@@ -50,7 +50,7 @@ def _png(data: bytes, start: int = 0) -> int:
 
 def _gif(data: bytes) -> int:
     width, height = struct.unpack_from("<HH", data, 6)
-    position = 13 + _table_bytes(data[10])
+    position = 13 + (3 * (2 << data[10] % 8) if data[10] >= 128 else 0)  # after the color table
     for _ in range(_MAX_BLOCKS):
         if data[position] != 0x21:
             break
@@ -62,10 +62,6 @@ def _gif(data: bytes) -> int:
         return width * height
     frame_width, frame_height = struct.unpack_from("<HH", data, position + 5)
     return max(width * height, frame_width * frame_height)
-
-
-def _table_bytes(flags: int) -> int:
-    return 3 * (2 << flags % 8) if flags >= 128 else 0
 
 
 def _bmp(data: bytes, start: int = 14) -> int:

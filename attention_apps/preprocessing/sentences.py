@@ -42,11 +42,12 @@ def sentence_starts(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
     first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(flat)]
     joined = tf.strings.regex_full_match(flat, _JOINED)
     ends = tf.strings.regex_full_match(flat, _ENDS)
-    before = tf.where(first, "", _shifted(flat, ""))
+    # The last value, which wraps around to the first place, has no effect: the first token is always a start.
+    before = tf.where(first, "", tf.roll(flat, 1, axis=0))
     closes = ends & ~tf.strings.regex_full_match(before, _ABBREVIATION)
     # A token that is joined to the previous one, and is not an end itself, changes nothing.
     ended = _at_last(closes, ends | ~joined | first)
-    begins = _shifted(ended, False) & ~joined & ~tf.strings.regex_full_match(flat, _BEGINS_SMALL)
+    begins = tf.roll(ended, 1, axis=0) & ~joined & ~tf.strings.regex_full_match(flat, _BEGINS_SMALL)
     return tokens.with_flat_values(first | begins)
 
 
@@ -60,7 +61,7 @@ def piece_starts(starts: tf.RaggedTensor, max_length: int, sizes: tf.Tensor | No
     sizes = tf.ones_like(starts.flat_values, tf.int32) if sizes is None else sizes
     before = tf.cumsum(sizes, exclusive=True)
     pieces = (before - _at_last(before, starts.flat_values)) // max_length
-    return starts.with_flat_values(starts.flat_values | (pieces != _shifted(pieces, 0)))
+    return starts.with_flat_values(starts.flat_values | (pieces != tf.roll(pieces, 1, axis=0)))
 
 
 def first_passage_lengths(starts: tf.RaggedTensor, max_length: int) -> tf.Tensor:
@@ -74,11 +75,6 @@ def first_passage_lengths(starts: tf.RaggedTensor, max_length: int) -> tf.Tensor
     longest = tf.reduce_max(places.with_flat_values(tf.where(fits, places.flat_values, 0)), axis=1)
     longest = tf.where(longest <= 0, tf.cast(max_length, tf.int64), longest)
     return tf.where(lengths <= max_length, lengths, longest)
-
-
-def _shifted(values, first):
-    """Return each value's predecessor."""
-    return tf.concat([[first], values], axis=0)[:-1]
 
 
 def _at_last(values, marks):
@@ -224,17 +220,15 @@ def capitalize_first(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     """
     is_word = tf.strings.regex_full_match(tokens, r"(?s:.*)[\pL\pN](?s:.*)")
     begins_large = tf.strings.regex_full_match(tokens, rf"{JOINER}?\p{{Lu}}(?s:.*)")
-    has_capital = tf.reduce_any(_is_first(is_word) & begins_large, axis=-1, keepdims=True)
+    first_word, first_kept = (
+        marks & (tf.cumsum(tf.cast(marks, tf.int32), axis=-1) == 1) for marks in (is_word, is_word & keep)
+    )
+    has_capital = tf.reduce_any(first_word & begins_large, axis=-1, keepdims=True)
     is_small = tf.strings.regex_full_match(tokens, rf"{JOINER}?\p{{Ll}}[^\p{{Lu}}]*")
     letter = tf.strings.upper(tf.strings.regex_replace(tokens, rf"(?s)^{JOINER}?(.).*$", r"\1"), encoding="utf-8")
     joiner = tf.where(tf.strings.regex_full_match(tokens, rf"(?s){JOINER}.*"), JOINER, "")
     capitalized = joiner + letter + tf.strings.regex_replace(tokens, rf"(?s)^{JOINER}?.", "")
-    return tf.where(has_capital & is_small & _is_first(is_word & keep), capitalized, tokens)
-
-
-def _is_first(marks: tf.Tensor) -> tf.Tensor:
-    """Return whether a position is the first marked one."""
-    return marks & (tf.cumsum(tf.cast(marks, tf.int32), axis=-1) == 1)
+    return tf.where(has_capital & is_small & first_kept, capitalized, tokens)
 
 
 def join_kept(tokens: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:

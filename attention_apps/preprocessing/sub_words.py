@@ -39,8 +39,13 @@ class SubWords:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._ids = {piece: index for index, piece in enumerate(vocabulary.tokens) if not _is_silent(piece)}
-        self._spellings = [_spell(piece) for piece in vocabulary.tokens]
+        self._ids, self._spellings = {}, []
+        for index, piece in enumerate(vocabulary.tokens):
+            byte, spelling = _BYTE.fullmatch(piece), b""
+            if piece not in SPECIAL_TOKENS and not _UNUSED.fullmatch(piece):
+                self._ids[piece] = index
+                spelling = bytes([int(byte[1], 16)]) if byte else piece.replace(_SPACE, " ").encode("utf-8")
+            self._spellings.append(spelling)
         self._encode_word = lru_cache(_CACHED_WORDS)(self._merge)
 
     def encode(self, text: str) -> list[int]:
@@ -76,17 +81,6 @@ class SubWords:
             else:
                 ids.extend(self._ids.get(f"<0x{byte:02X}>", UNKNOWN) for byte in piece.encode("utf-8"))
         return tuple(ids)
-
-
-def _is_silent(piece: str) -> bool:
-    return piece in SPECIAL_TOKENS or _UNUSED.fullmatch(piece) is not None
-
-
-def _spell(piece: str) -> bytes:
-    byte = _BYTE.fullmatch(piece)
-    if byte is not None:
-        return bytes([int(byte.group(1), 16)])
-    return b"" if _is_silent(piece) else piece.replace(_SPACE, " ").encode("utf-8")
 
 
 # Longer words are cut, so that a word never has more pieces than the graph can follow.
@@ -229,15 +223,12 @@ def _follow(starts: tf.Tensor, following: tf.Tensor) -> tf.Tensor:
     """
     end = tf.size(following, tf.int64)
     following = tf.concat([following, [end]], axis=0)
-    reached = _mark(tf.fill([end + 1], False), starts)
-    for _ in range(_DOUBLINGS):
-        reached = _mark(reached, tf.boolean_mask(following, reached))
+    reached, places = tf.fill([end + 1], False), starts
+    for _ in range(_DOUBLINGS + 1):
+        reached = tf.tensor_scatter_nd_update(reached, places[:, tf.newaxis], tf.fill([tf.size(places)], True))
+        places = tf.boolean_mask(following, reached)
         following = tf.gather(following, following)
     return reached[:-1]
-
-
-def _mark(marks: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    return tf.tensor_scatter_nd_update(marks, places[:, tf.newaxis], tf.fill([tf.size(places)], True))
 
 
 def _table(keys: Sequence[str | bytes], values: Sequence[int]) -> tf.lookup.StaticHashTable:

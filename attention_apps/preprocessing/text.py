@@ -78,8 +78,14 @@ def tokenize(strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
     text = tf.strings.regex_replace(text, rf"({_APOSTROPHE}[sS])([ {_SEAM}]|$)", _SEAM + r"\1\2")
     text = tf.strings.regex_replace(text, f"{_SEAM}* {_SEAM}*|^{_SEAM}*|{_SEAM}+$", " ")
     text = tf.strings.regex_replace(text, f"{_SEAM}+", _SEAM)
-    text = tf.strings.regex_replace(_join_marks(text), _KEPT_STOP, ".")
-    return tf.strings.split(text)
+    # Replace each seam by a space, with a joiner mark on the token before or after.
+    after, before = rf"\1{JOINER} ", rf" {JOINER}\1"
+    text = tf.strings.regex_replace(text, f"({_OPENING}){_SEAM}", after)
+    text = tf.strings.regex_replace(text, rf"""( ["'`]){_SEAM}""", after)  # a quote after a space is an opening quote
+    text = tf.strings.regex_replace(text, rf"{_SEAM}([\pP\pS])", before)
+    text = tf.strings.regex_replace(text, rf"([\pP\pS]){_SEAM}", after)
+    text = tf.strings.regex_replace(text, _SEAM, f" {JOINER}")
+    return tf.strings.split(tf.strings.regex_replace(text, _KEPT_STOP, "."))
 
 
 def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) -> tf.Tensor:
@@ -93,16 +99,6 @@ def detokenize(tokens: tf.RaggedTensor | tf.Tensor | Iterable[Iterable[str]]) ->
     text = tf.strings.reduce_join(tokens, axis=-1, separator=" ")
     text = tf.strings.regex_replace(text, " +", " ")
     return tf.strings.strip(tf.strings.regex_replace(text, f" ?{JOINER} ?", ""))
-
-
-def _join_marks(text: tf.Tensor) -> tf.Tensor:
-    """Replace each seam by a space, with a joiner mark on the token before or after."""
-    after, before = rf"\1{JOINER} ", rf" {JOINER}\1"
-    text = tf.strings.regex_replace(text, f"({_OPENING}){_SEAM}", after)
-    text = tf.strings.regex_replace(text, rf"""( ["'`]){_SEAM}""", after)  # a quote after a space is an opening quote
-    text = tf.strings.regex_replace(text, rf"{_SEAM}([\pP\pS])", before)
-    text = tf.strings.regex_replace(text, rf"([\pP\pS]){_SEAM}", after)
-    return tf.strings.regex_replace(text, _SEAM, f" {JOINER}")
 
 
 # Stands for the apostrophe of a contraction. No normalized text contains this character.

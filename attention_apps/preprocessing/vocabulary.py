@@ -1,6 +1,5 @@
 """The mapping between words and ids."""
 
-import hashlib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -26,6 +25,10 @@ class Vocabulary:
     Args:
         words: distinct words, which get the ids from 4 on.
 
+    Attributes:
+        tokens: all tokens in the order of their ids.
+        words: the tokens without the special ones.
+
     Example:
         vocabulary = Vocabulary.build([["a", "dog"], ["a", "cat"]], max_size=6)
         vocabulary.encode(["a", "bird"])       # [4, 3]
@@ -43,6 +46,8 @@ class Vocabulary:
                 line = len(self._ids) + 1  # of the saved file, where the special tokens come first
                 raise ValueError(f"Token {line} of the vocabulary {problem}. Received: {str(word)[:80]!r}")
             self._ids[word] = len(self._ids)
+        self.words = tuple(words)
+        self.tokens = (*SPECIAL_TOKENS, *words)
 
     @classmethod
     def build(
@@ -95,17 +100,12 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Write a UTF-8 text file with one token per line, in the order of the ids."""
-        Path(path).write_bytes(self._content)
+        Path(path).write_bytes(self.to_text().encode("utf-8"))
 
     def grow(self, words: Iterable[str]) -> Self:
         """Return a vocabulary with additional words. Existing words keep their ids."""
         new = [word for word in dict.fromkeys(words) if word not in self._ids]
         return type(self)([*self.words, *new])
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The tokens without the special ones."""
-        return self.tokens[len(SPECIAL_TOKENS) :]
 
     def unknown_rate(self, texts: Iterable[Iterable[str]]) -> float:
         """Return the fraction of out-of-vocabulary tokens in texts, from 0 to 1."""
@@ -118,11 +118,10 @@ class Vocabulary:
 
     def decode(self, token_ids: Sequence[int]) -> list[str]:
         """Return the tokens of ids, without padding, start and end."""
-        tokens = self.tokens
         for index in token_ids:
-            if not 0 <= index < len(tokens):
-                raise ValueError(f"`token_ids` must be from 0 to {len(tokens) - 1}. Received: {index}")
-        return [tokens[index] for index in token_ids if index not in (PADDING, START, END)]
+            if not 0 <= index < len(self):
+                raise ValueError(f"`token_ids` must be from 0 to {len(self) - 1}. Received: {index}")
+        return [self.tokens[index] for index in token_ids if index not in (PADDING, START, END)]
 
     def lookup(self, tokens: tf.Tensor) -> tf.Tensor:
         """Return the int32 ids of a string tensor, in graph code. The empty string is padding."""
@@ -135,26 +134,12 @@ class Vocabulary:
         )
 
     @cached_property
-    def tokens(self) -> tuple[str, ...]:
-        """All tokens in the order of their ids."""
-        return tuple(self._ids)
-
-    @cached_property
     def table(self) -> tf.lookup.StaticHashTable:
         """The table that `lookup` uses. A saved `tf.Module` must hold it as an attribute."""
         with tf.init_scope():
             keys = tf.constant([*self.tokens, ""])
             values = tf.constant([*range(len(self)), PADDING], tf.int32)
             return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), UNKNOWN)
-
-    @property
-    def content_hash(self) -> str:
-        """The hexadecimal SHA-256 of the saved file."""
-        return hashlib.sha256(self._content).hexdigest()
-
-    @property
-    def _content(self) -> bytes:
-        return self.to_text().encode("utf-8")
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -166,7 +151,7 @@ class Vocabulary:
         return isinstance(other, Vocabulary) and self.tokens == other.tokens
 
     def __hash__(self) -> int:
-        return hash(self.content_hash)
+        return hash(self.tokens)
 
     def __repr__(self) -> str:
         return f"<Vocabulary of {len(self)} tokens>"

@@ -2,11 +2,12 @@
 
 import enum
 import math
+from functools import partial
 
 import tensorflow as tf
 
 from attention_apps.preprocessing.audio import HIGHEST_RATE, LARGEST_SAMPLE, LOWEST_RATE, MAX_CHANNELS, SAMPLE_RATE
-from attention_apps.preprocessing.map_rows_ignoring_errors import map_rows_ignoring_errors
+from attention_apps.preprocessing.image_graph import map_rows_ignoring_errors
 
 _MAX_CHUNKS = 256
 # Bytes per sample of the known formats: PCM of 8, 16, 24 and 32 bits, floats of 32 and 64 bits.
@@ -59,8 +60,11 @@ def decode_wav(contents: tf.Tensor, max_samples: int) -> tuple[tf.Tensor, tf.Ten
     is_riff = tf.strings.substr(contents, 0, 4) == b"RIFF"
     is_wave = tf.cond(is_riff, lambda: tf.strings.substr(contents, 8, 4) == b"WAVE", lambda: False)
     other = tf.where(tf.strings.length(contents) == 0, AudioStatus.BROKEN, AudioStatus.UNSUPPORTED)
-    status = tf.where(is_wave, AudioStatus.DECODED, other)
-    return _if_good(status, lambda: _decode(contents, max_samples))
+    header, data, size = _find_chunks(contents)
+    has_all = tf.where((header >= 0) & (data >= 0), AudioStatus.DECODED, AudioStatus.BROKEN)
+    status = tf.where(is_wave, has_all, other)
+    decode = partial(_decode, contents, header, data, size, max_samples)
+    return tf.cond(status == AudioStatus.DECODED, decode, lambda: (tf.zeros([0]), status))
 
 
 def are_sounds(waveform: tf.Tensor) -> tf.Tensor:
@@ -68,18 +72,7 @@ def are_sounds(waveform: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.abs(waveform) <= LARGEST_SAMPLE, axis=-1)  # false for NaN as well
 
 
-def _if_good(status, decode):
-    return tf.cond(status == AudioStatus.DECODED, decode, lambda: (tf.zeros([0]), status))
-
-
-def _decode(contents, max_samples):
-    header, data, size = _find_chunks(contents)
-    has_all = (header >= 0) & (data >= 0)
-    status = tf.where(has_all, AudioStatus.DECODED, AudioStatus.BROKEN)
-    return _if_good(status, lambda: _decode_data(contents, header, data, size, max_samples))
-
-
-def _decode_data(contents, header, data, size, max_samples):
+def _decode(contents, header, data, size, max_samples):
     kind, channels, rate = _read_header(contents, header)
     width = tf.gather(tf.constant(_WIDTHS, tf.int64), tf.maximum(kind, 0)) * tf.maximum(channels, 1)
     frames = size // width
@@ -99,15 +92,12 @@ def _decode_data(contents, header, data, size, max_samples):
         status = tf.where(is_good, AudioStatus.DECODED, AudioStatus.BROKEN)
         return waveform[: tf.where(is_good, tf.size(waveform), 0)], status
 
-    return _if_good(status, decode)
+    return tf.cond(status == AudioStatus.DECODED, decode, lambda: (tf.zeros([0]), status))
 
 
 def _find_chunks(contents):
     """Return the positions of the header and of the samples, -1 if missing, and the size of the samples in bytes."""
     end = tf.cast(tf.strings.length(contents), tf.int64)
-
-    def is_on(place, _, data, __):
-        return (data < 0) & (place + 8 <= end)
 
     def walk(place, header, data, size):
         name = tf.strings.substr(contents, place, 4)
@@ -119,7 +109,10 @@ def _find_chunks(contents):
 
     nowhere = tf.constant(-1, tf.int64)
     first = (tf.constant(12, tf.int64), nowhere, nowhere, tf.constant(0, tf.int64))
-    return tf.while_loop(is_on, walk, first, maximum_iterations=_MAX_CHUNKS)[1:]
+    chunks = tf.while_loop(
+        lambda place, header, data, size: (data < 0) & (place + 8 <= end), walk, first, maximum_iterations=_MAX_CHUNKS
+    )
+    return chunks[1:]
 
 
 def _read_header(contents, place):

@@ -1,15 +1,17 @@
-"""Lowercase words for the model, and restore the case of its output. Graph code of core TensorFlow ops.
+"""Lowercase words for the model, restore the case of its output, and count the words of a corpus in both forms.
 
-The vocabulary keeps the usual spelling of each word ("London", "NASA", "the") for output words that are not in the
-source. The encoder reads an out-of-vocabulary word as one of a few classes.
+All but `TextCorpus` is graph code of core TensorFlow ops. The vocabulary keeps the usual spelling of each word
+("London", "NASA", "the") for output words that are not in the source. The encoder reads an out-of-vocabulary word as
+one of a few classes.
 
 A model can copy out-of-vocabulary words. With a vocabulary of V tokens, id V + s of the extended vocabulary stands for
 the unknown word that first occurs at source position s (See et al. 2017, section 2.2). Tokens are `(batch, length)`,
 ragged or padded with empty strings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from attention_apps.constants import SPECIAL_TOKENS, UNKNOWN
@@ -120,22 +122,16 @@ def source_ids(tokens: tf.Tensor | tf.RaggedTensor, vocabulary: Vocabulary) -> t
     Returns:
         Two int32 tensors `(batch, source)`, padded with 0.
     """
-    tokens = _padded(tokens)
+    tokens = tokens.to_tensor("") if isinstance(tokens, tf.RaggedTensor) else tokens
     token_ids = vocabulary.lookup(tokens)
-    copied_ids = len(vocabulary) + _first_positions(tokens)
-    return token_ids, tf.where(token_ids == UNKNOWN, copied_ids, token_ids)
-
-
-def target_ids(
-    target_tokens: tf.Tensor | tf.RaggedTensor, source_tokens: tf.Tensor | tf.RaggedTensor, vocabulary: Vocabulary
-) -> tf.Tensor:
-    """Return ids of the extended vocabulary, int32 `(batch, target)`. Unknown words not in the source are `<unk>`."""
-    target_tokens, source_tokens = _padded(target_tokens), _padded(source_tokens)
-    source_length = tf.shape(source_tokens)[1]
-    positions = _first_positions(tf.concat([source_tokens, target_tokens], axis=1))[:, source_length:]  # (B, T)
-    token_ids = vocabulary.lookup(target_tokens)
-    can_be_copied = (token_ids == UNKNOWN) & (positions < source_length)
-    return tf.where(can_be_copied, len(vocabulary) + positions, token_ids)
+    # The first position of each token in its row, by 64-bit fingerprints: comparing pairs of strings is far slower.
+    shape = tf.shape(tokens)
+    fingerprints = tf.strings.to_hash_bucket_fast(tokens, _LARGEST_FINGERPRINT)
+    rows = tf.range(tf.cast(shape[0], tf.int64))[:, tf.newaxis]
+    _, kinds = tf.unique(tf.reshape(fingerprints + rows * _ROW_STEP, [-1]))
+    positions = tf.reshape(tf.broadcast_to(tf.range(shape[1]), shape), [-1])
+    first = tf.gather(tf.math.unsorted_segment_min(positions, kinds, tf.size(positions)), kinds)
+    return token_ids, tf.where(token_ids == UNKNOWN, len(vocabulary) + tf.reshape(first, shape), token_ids)
 
 
 def resolve(
@@ -151,7 +147,7 @@ def resolve(
     """
     size = len(vocabulary)
     spelled = tf.constant(["" if token in SPECIAL_TOKENS[:UNKNOWN] else token for token in vocabulary.tokens])
-    source_tokens = _padded(source_tokens)
+    source_tokens = source_tokens.to_tensor("") if isinstance(source_tokens, tf.RaggedTensor) else source_tokens
     source_length = tf.shape(source_tokens)[1]
     source_tokens = tf.concat([source_tokens, tf.fill([tf.shape(source_tokens)[0], 1], "")], axis=1)
     positions = tf.clip_by_value(token_ids - size, 0, source_length)
@@ -160,19 +156,106 @@ def resolve(
     return tf.where(copied, tf.gather(source_tokens, positions, batch_dims=1), words), copied
 
 
-def _padded(tokens: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    return tokens.to_tensor("") if isinstance(tokens, tf.RaggedTensor) else tokens
+# The number of texts that are tokenized, or looked through, at a time.
+_CHUNK = 4096
 
 
-def _first_positions(tokens: tf.Tensor) -> tf.Tensor:
-    """Return the first position of each token in its row, int32 `(batch, length)`.
+def tokens_of(texts: Sequence[str], tokenize: Callable[[Sequence[str]], tf.RaggedTensor]) -> Iterator[list[bytes]]:
+    """Yield the tokens of each text. Texts are tokenized in large batches."""
+    for first in range(0, len(texts), _CHUNK):
+        yield from tokenize(texts[first : first + _CHUNK]).to_list()
 
-    Tokens are compared by 64-bit fingerprints in one pass. Comparing every pair of strings is far slower.
+
+class TextColumn:
+    """The texts of one column: the concatenated token indices of all texts, and where each text begins."""
+
+    def __init__(self, codes: np.ndarray, lengths: np.ndarray):
+        self.codes = codes
+        self.lengths = lengths
+        self.starts = np.concatenate([[0], np.cumsum(lengths)])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.codes[self.starts[index] : self.starts[index + 1]]
+
+
+class TextCorpus:
+    """Documents and summaries that share one table of words.
+
+    Args:
+        documents, summaries: the tokens of each text.
+        model_form: graph code that converts tokens to the forms that the model sees.
+
+    Attributes:
+        words: the distinct tokens in their original spelling.
+        documents, summaries: `TextColumn`s of indices into `words`.
+        forms: the distinct forms.
+        form_of: the index of each word's form.
     """
-    shape = tf.shape(tokens)
-    fingerprints = tf.strings.to_hash_bucket_fast(tokens, _LARGEST_FINGERPRINT)
-    rows = tf.range(tf.cast(shape[0], tf.int64))[:, tf.newaxis]
-    _, kinds = tf.unique(tf.reshape(fingerprints + rows * _ROW_STEP, [-1]))
-    positions = tf.reshape(tf.broadcast_to(tf.range(shape[1]), shape), [-1])
-    first = tf.math.unsorted_segment_min(positions, kinds, tf.size(positions))
-    return tf.reshape(tf.gather(first, kinds), shape)
+
+    def __init__(
+        self,
+        documents: Iterable[Sequence[bytes]],
+        summaries: Iterable[Sequence[bytes]],
+        model_form: Callable[[tf.Tensor], tf.Tensor] = lowercase,
+    ):
+        table: dict[bytes, int] = {}
+        columns = []
+        for texts in (documents, summaries):
+            codes, lengths = [np.zeros(0, np.int32)], []
+            for tokens in texts:
+                codes.append(np.array([table.setdefault(token, len(table)) for token in tokens], np.int32))
+                lengths.append(len(tokens))
+            columns.append(TextColumn(np.concatenate(codes), np.array(lengths, np.int64)))
+        self.documents, self.summaries = columns
+        self.words = [word.decode() for word in table]
+        self._table = tf.constant(self.words, tf.string, shape=[len(self.words)])
+        forms: dict[str, int] = {}
+        names = [form.decode() for form in model_form(self._table).numpy()]
+        self.form_of = np.array([forms.setdefault(form, len(forms)) for form in names], np.int32)
+        self.forms = list(forms)
+
+    def make_vocabulary(self, size: int, min_count: int = 1) -> Vocabulary:
+        """Return the most frequent forms in their usual spelling, after the classes of out-of-vocabulary words."""
+        columns = (self.documents, self.summaries)
+        counts = sum(np.bincount(column.codes, minlength=len(self.words)) for column in columns)
+        totals = np.bincount(self.form_of, counts, len(self.forms)).astype(np.int64)
+        order = sorted(range(len(self.forms)), key=lambda form: (-totals[form], self.forms[form]))
+        spellings = self._usual_spellings(counts)
+        special = {*SPECIAL_TOKENS, *UNKNOWN_CLASSES}
+        chosen = [spellings[form] for form in order if totals[form] >= min_count and self.forms[form] not in special]
+        return Vocabulary([*UNKNOWN_CLASSES, *chosen[: max(size - FIRST_CLASS - len(UNKNOWN_CLASSES), 0)]])
+
+    def word_ids(self, vocabulary: Vocabulary) -> np.ndarray:
+        """Return the id of each word in a vocabulary of forms. Out-of-vocabulary words have the id of `<unk>`."""
+        return np.array(vocabulary.encode(self.forms), np.int32)[self.form_of]
+
+    def encoder_ids(self, vocabulary: Vocabulary, by_form: bool = False) -> np.ndarray:
+        """Return `word_ids`, but with the id of its class for each out-of-vocabulary word.
+
+        Args:
+            by_form: whether to classify the form instead of the original spelling.
+        """
+        ids = self.word_ids(vocabulary)
+        words = tf.gather(tf.constant(self.forms), self.form_of) if by_form else self._table
+        return np.where(ids == UNKNOWN, unknown_class_ids(words).numpy(), ids).astype(np.int32)
+
+    def _usual_spellings(self, counts):
+        """Return the most frequent spelling of each form, counted inside document sentences if it occurs there."""
+        inside = np.zeros(len(self.words), np.int64)
+        starts = self.documents.starts
+        for first in range(0, len(self.documents), _CHUNK):
+            lengths = self.documents.lengths[first : first + _CHUNK]
+            codes = self.documents.codes[starts[first] : starts[first + len(lengths)]]
+            tokens = tf.RaggedTensor.from_row_lengths(tf.gather(self._table, codes), lengths).to_tensor("")
+            is_token = np.arange(tokens.shape[1]) < lengths[:, None]
+            is_inside = inside_sentences(tokens).numpy()[is_token]
+            inside += np.bincount(codes[is_inside], minlength=len(self.words))
+        best: dict[int, tuple] = {}
+        for code, form in enumerate(self.form_of.tolist()):
+            rank = (inside[code], counts[code], self.words[code])
+            if form not in best or rank > best[form]:
+                best[form] = rank
+        return [best[form][2] for form in range(len(self.forms))]

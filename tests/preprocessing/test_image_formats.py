@@ -12,15 +12,14 @@ import tensorflow as tf
 from attention_apps.preprocessing.image import read_image
 from attention_apps.preprocessing.image_formats import (
     MAX_SCANS,
-    bmp_sides,
-    decode_true_color,
     exif_orientation,
     first_frame,
     has_too_many_scans,
-    is_true_color,
+    png_sides,
+    read_bmp_header,
     turn_upright,
 )
-from attention_apps.preprocessing.image_graph import ImageStatus, decode_in_graph
+from attention_apps.preprocessing.image_graph import ImageStatus, decode_image, decode_in_graph
 
 
 @pytest.fixture(scope="module")
@@ -253,15 +252,16 @@ PLAIN = bmp_encode(PIL.Image.fromarray(BMP_PIXELS))
 
 
 def test_sides_and_pixels_of_24_bits():
-    assert is_true_color(PLAIN)
-    np.testing.assert_array_equal(bmp_sides(PLAIN), (5, 7))
-    np.testing.assert_array_equal(decode_true_color(PLAIN), BMP_PIXELS)
+    sides, is_true_color = read_bmp_header(PLAIN)
+    assert is_true_color
+    np.testing.assert_array_equal(sides, (5, 7))
+    np.testing.assert_array_equal(decode_image(PLAIN)[0], BMP_PIXELS)
 
 
 def test_rows_that_go_down():
     downward = PLAIN[:22] + (-5).to_bytes(4, "little", signed=True) + PLAIN[26:]
-    np.testing.assert_array_equal(bmp_sides(downward), (5, 7))
-    np.testing.assert_array_equal(decode_true_color(downward), BMP_PIXELS[::-1])
+    np.testing.assert_array_equal(read_bmp_header(downward)[0], (5, 7))
+    np.testing.assert_array_equal(decode_image(downward)[0], BMP_PIXELS[::-1])
 
 
 def test_32_bits_lose_the_fourth_byte():
@@ -269,15 +269,23 @@ def test_32_bits_lose_the_fourth_byte():
     header = PLAIN[:28] + (32).to_bytes(2, "little") + PLAIN[30:54]
     contents = header + rows.tobytes()
     contents = contents[:2] + len(contents).to_bytes(4, "little") + contents[6:]
-    assert is_true_color(contents)
-    np.testing.assert_array_equal(decode_true_color(contents), BMP_PIXELS)
+    assert read_bmp_header(contents)[1]
+    np.testing.assert_array_equal(decode_image(contents)[0], BMP_PIXELS)
 
 
 @pytest.mark.parametrize("mode", ["P", "L", "1"])
 def test_tables_of_colors_are_none(mode):
-    assert not is_true_color(bmp_encode(PIL.Image.fromarray(BMP_PIXELS).convert(mode)))
+    assert not read_bmp_header(bmp_encode(PIL.Image.fromarray(BMP_PIXELS).convert(mode)))[1]
 
 
-def test_a_file_that_ends_in_its_header_is_an_error():
+@pytest.mark.parametrize("length", [0, 14, 20, 29, 33])
+def test_a_bmp_that_ends_in_its_header_is_an_error(length):
     with pytest.raises(tf.errors.InvalidArgumentError):
-        is_true_color(PLAIN[:29])
+        read_bmp_header(PLAIN[:length])
+
+
+def test_the_sides_of_a_png():
+    header = png((b"IHDR", struct.pack(">II", 300, 2**31) + bytes(5)))
+    np.testing.assert_array_equal(png_sides(header), (300, 2**31))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        png_sides(header[:20])

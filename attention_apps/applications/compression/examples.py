@@ -17,7 +17,7 @@ from attention_apps.metrics import MetricResult, compression_rate, token_f1
 from attention_apps.models import Seq2Seq
 from attention_apps.models.copying import DELETE, KEEP
 from attention_apps.preprocessing.sentences import model_form, tokenize_sentence
-from attention_apps.preprocessing.text_corpus import TextCorpus, tokens_of
+from attention_apps.preprocessing.word_forms import TextCorpus, tokens_of
 from attention_apps.training.config import TrainingConfig
 
 

@@ -26,8 +26,7 @@ from attention_apps.decoding.ctc import align_ctc, ctc_prefix_scorer
 from attention_apps.decoding.scorers import NgramModel
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES, SAMPLES_PER_FRAME
 from attention_apps.preprocessing.audio import SAMPLE_RATE
-from attention_apps.preprocessing.log_mel import log_mel
-from attention_apps.preprocessing.pauses import envelope, loud_frames
+from attention_apps.preprocessing.audio_features import envelope, log_mel, loud_frames
 from attention_apps.preprocessing.sub_words import SubWords
 from attention_apps.preprocessing.text import normalize_transcript
 from attention_apps.preprocessing.vocabulary import Vocabulary

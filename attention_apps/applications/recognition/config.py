@@ -10,7 +10,7 @@ from attention_apps.constants import PADDING, START, UNKNOWN
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
 from attention_apps.preprocessing.audio_augmentation import AudioAugmentation, SpecAugment
-from attention_apps.preprocessing.log_mel import LogMelOptions
+from attention_apps.preprocessing.audio_features import LogMelOptions
 from attention_apps.training.config import TrainingConfig
 from attention_apps.training.losses import CTCLoss
 

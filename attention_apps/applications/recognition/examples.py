@@ -20,7 +20,7 @@ from attention_apps.models import Seq2Seq
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES
 from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_seconds, read_audio
 from attention_apps.preprocessing.audio_augmentation import colored_noise
-from attention_apps.preprocessing.log_mel import LogMelOptions, log_mel, num_frames
+from attention_apps.preprocessing.audio_features import LogMelOptions, log_mel, num_frames
 from attention_apps.preprocessing.text import normalize_transcript
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig

@@ -18,7 +18,7 @@ from attention_apps.preprocessing.audio import (
     audio_blocks,
     header_seconds,
 )
-from attention_apps.preprocessing.pauses import cut_at_pauses, is_silent, is_silent_in_graph
+from attention_apps.preprocessing.audio_features import cut_at_pauses, is_silent, is_silent_in_graph
 from attention_apps.preprocessing.wav_graph import AudioStatus, are_sounds, decode_wavs
 from attention_apps.serving import DEFAULT_SIGNATURE
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from attention_apps.preprocessing.pauses import FRAME_SECONDS
+from attention_apps.preprocessing.audio_features import FRAME_SECONDS
 
 # CTC tends to emit a letter in its middle: a word may begin this many seconds before its first letter, and end this
 # many after its last, as far as the recording is loud there.

@@ -15,8 +15,8 @@ from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, rouge
 from attention_apps.models import Seq2Seq
 from attention_apps.preprocessing import text
-from attention_apps.preprocessing.text_corpus import TextCorpus, tokens_of
 from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import TextCorpus, tokens_of
 from attention_apps.training.config import TrainingConfig
 
 # Examples share a batch if their source and target lengths are in the same classes.

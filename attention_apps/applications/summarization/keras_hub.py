@@ -19,8 +19,8 @@ from attention_apps.models import Seq2Seq
 from attention_apps.models.keras_hub_seq2seq import HubTokens, make_keras_hub_model
 from attention_apps.preprocessing import text
 from attention_apps.preprocessing.text import JOINER
-from attention_apps.preprocessing.text_corpus import TextCorpus, tokens_of
 from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import TextCorpus, tokens_of
 
 # The maximum length of a summary, in training and in use, unless the configuration sets another.
 _MAX_LENGTH = 64

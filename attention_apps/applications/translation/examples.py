@@ -17,8 +17,8 @@ from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, chrf, sacre_bleu
 from attention_apps.models import Seq2Seq
 from attention_apps.preprocessing.sub_words import learn_word_pieces, split_words
-from attention_apps.preprocessing.text_corpus import TextColumn, TextCorpus, tokens_of
 from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.preprocessing.word_forms import TextColumn, TextCorpus, tokens_of
 from attention_apps.training.config import TrainingConfig
 
 # How many random segmentations of each word training chooses from, if there is `piece_dropout`.
