@@ -105,8 +105,12 @@ def only_python_on_stderr() -> Iterator[None]:
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
     try:
+        try:
+            is_redirected = before.fileno() == 2
+        except (OSError, ValueError, AttributeError):
+            is_redirected = False
         with contextlib.ExitStack() as stack:
-            if _file_descriptor(before) == 2:
+            if is_redirected:
                 sys.stderr = stack.enter_context(
                     open(kept, "w", buffering=1, encoding=before.encoding, errors=before.errors, closefd=False)
                 )
@@ -115,10 +119,3 @@ def only_python_on_stderr() -> Iterator[None]:
         sys.stderr = before
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def _file_descriptor(file: TextIO) -> int | None:
-    try:
-        return file.fileno()
-    except (OSError, ValueError, AttributeError):
-        return None

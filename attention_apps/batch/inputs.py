@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -89,7 +89,9 @@ class Selection:
         if is_local(path) and not os.path.isabs(path):
             folder = os.path.dirname(file) if is_local(file) else file.rpartition("/")[0]
             return Item(os.path.join(folder, path))
-        if _scheme(path) != _scheme(file):  # whoever wrote the manifest must not choose what is fetched from where
+        # Whoever wrote the manifest must not choose what is fetched from where.
+        schemes = {one.partition("://")[0] if "://" in one else "" for one in (path, file)}
+        if len(schemes) > 1:
             return Item(name, error=f"{name}: `{self.column}` must be in the same storage. Received: {path!r:.80}")
         return Item(path)
 
@@ -104,10 +106,6 @@ class Place(NamedTuple):
 def is_local(name: str) -> bool:
     """Return whether a name is a path of this machine, and not a URL."""
     return "://" not in name
-
-
-def _scheme(name: str) -> str:
-    return name.partition("://")[0] if "://" in name else ""
 
 
 def local_name(name: str) -> str:
@@ -153,7 +151,9 @@ def places(name: str, selection: Selection) -> Iterator[Place]:
     """Yield the place of each row of a file that is not an input itself."""
     if selection.format_of(name) == "parquet":
         with _parquet_file(name) as file:
-            _check_column(name, file.schema_arrow.names, selection.column)
+            found = file.schema_arrow.names
+            if selection.column not in found:
+                raise ValueError(f"{name} has no column `{selection.column}`. Columns found: {', '.join(found)}")
             yield from map(Place, range(file.metadata.num_rows))
         return
     with closing(_rows(name, selection, Place())) as rows:
@@ -163,11 +163,32 @@ def places(name: str, selection: Selection) -> Iterator[Place]:
 
 def read_rows(name: str, selection: Selection, first: Place, count: int) -> Iterator[Item]:
     """Yield the items of `count` rows of a file, from a place on."""
-    if selection.format_of(name) == "parquet":
-        yield from _parquet_rows(name, selection, first.number, count)
+    if selection.format_of(name) != "parquet":
+        with closing(_rows(name, selection, first)) as rows:
+            yield from islice((item for _, item in rows), count)
         return
-    with closing(_rows(name, selection, first)) as rows:
-        yield from islice((item for _, item in rows), count)
+    with _parquet_file(name) as file:
+        start, groups, skipped = 0, [], 0
+        for group in range(file.num_row_groups):
+            end = start + file.metadata.row_group(group).num_rows
+            if end <= first.number:
+                skipped = end
+            elif start < first.number + count:
+                groups.append(group)
+            start = end
+        batches = file.iter_batches(_PARQUET_ROWS, row_groups=groups, columns=[selection.column])
+        values = (value for batch in batches for value in batch.column(0).to_pylist())
+        begin = first.number - skipped
+        for number, value in enumerate(islice(values, begin, begin + count), first.number + 1):
+            yield selection.item(name, number, value)
+
+
+@contextmanager
+def _parquet_file(name: str) -> Iterator[Any]:
+    import pyarrow.parquet
+
+    with open_rows(name) as stream:
+        yield pyarrow.parquet.ParquetFile(stream)
 
 
 def _rows(name: str, selection: Selection, first: Place) -> Generator[tuple[Place, Item]]:
@@ -187,7 +208,7 @@ class _StreamLines(LineReader):
     """The lines of an open file."""
 
     def __init__(self, name: str, stream: Any):
-        super().__init__(Path(name), self._keep)
+        super().__init__(Path(name), lambda problem: self.problems.append((problem, self.place)))
         self.stream = stream
         self.problems: list[tuple[Problem, Place]] = []
 
@@ -198,13 +219,6 @@ class _StreamLines(LineReader):
     def place(self) -> Place:
         return Place(self.number, self.stream.tell())
 
-    def seek(self, place: Place) -> None:
-        self.stream.seek(place.offset)
-        self.number = place.number
-
-    def _keep(self, problem: Problem) -> None:
-        self.problems.append((problem, self.place))
-
 
 def _manifest_rows(name: str, stream: Any, selection: Selection, first: Place) -> Iterator[tuple[Place, Item]]:
     lines = _StreamLines(name, stream)
@@ -213,7 +227,8 @@ def _manifest_rows(name: str, stream: Any, selection: Selection, first: Place) -
     def seek() -> None:  # to the first row, or, if that is what was asked for, stay after the header
         nonlocal place
         if first != Place():
-            lines.seek(first)
+            stream.seek(first.offset)
+            lines.number = first.number
         place = lines.place
 
     def bad_rows() -> Iterator[tuple[Place, Item]]:
@@ -226,42 +241,11 @@ def _manifest_rows(name: str, stream: Any, selection: Selection, first: Place) -
     for number, values in read_records(lines, {"source": selection.column}, seek):
         after = lines.place
         yield from bad_rows()
-        yield place, _manifest_item(name, number, values, selection)
+        if selection.column in values:
+            item = selection.item(name, number, values[selection.column])
+        else:
+            found = ", ".join(values)[:200]
+            item = Item(f"{name}:{number}", error=f"{name}, line {number}: no `{selection.column}`. Found: {found}")
+        yield place, item
         place = after
     yield from bad_rows()
-
-
-def _manifest_item(name: str, number: int, values: Mapping[str, Any], selection: Selection) -> Item:
-    if selection.column not in values:
-        found = ", ".join(values)[:200]
-        return Item(f"{name}:{number}", error=f"{name}, line {number}: no `{selection.column}`. Found: {found}")
-    return selection.item(name, number, values[selection.column])
-
-
-@contextmanager
-def _parquet_file(name: str) -> Iterator[Any]:
-    import pyarrow.parquet
-
-    with open_rows(name) as stream:
-        yield pyarrow.parquet.ParquetFile(stream)
-
-
-def _parquet_rows(name: str, selection: Selection, first: int, count: int) -> Iterator[Item]:
-    with _parquet_file(name) as file:
-        start, groups, skipped = 0, [], 0
-        for group in range(file.num_row_groups):
-            end = start + file.metadata.row_group(group).num_rows
-            if end <= first:
-                skipped = end
-            elif start < first + count:
-                groups.append(group)
-            start = end
-        batches = file.iter_batches(_PARQUET_ROWS, row_groups=groups, columns=[selection.column])
-        values = (value for batch in batches for value in batch.column(0).to_pylist())
-        for number, value in enumerate(islice(values, first - skipped, first - skipped + count), first + 1):
-            yield selection.item(name, number, value)
-
-
-def _check_column(name: str, found: Sequence[str], column: str) -> None:
-    if column not in found:
-        raise ValueError(f"{name} has no column `{column}`. Columns found: {', '.join(found)}")

@@ -23,9 +23,9 @@ COMMANDS = {
     "batch": ("batch.BatchCommand", "do one of these for very many inputs, on several machines"),
     "train": ("train.TrainCommand", "train or fine-tune on your own data"),
     "check-data": ("train.CheckDataCommand", "list what is wrong with a data set"),
-    "evaluate": ("evaluate.EvaluateCommand", "score a preset on a data set"),
-    "export": ("serve.ExportCommand", "write a preset as a TensorFlow SavedModel"),
-    "serve": ("serve.ServeCommand", "serve models over REST, for trying things out"),
+    "evaluate": ("train.EvaluateCommand", "score a preset on a data set"),
+    "export": ("presets.ExportCommand", "write a preset as a TensorFlow SavedModel"),
+    "serve": ("presets.ServeCommand", "serve models over REST, for trying things out"),
     "presets": ("presets.PresetsCommand", "list the presets that came with the package"),
     "demo": (
         "demo.DemoCommand",

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from attention_apps._version import __version__
+from attention_apps.applications.tasks import application_class
+from attention_apps.batch.cluster import Job, PartReport
 from attention_apps.batch.inputs import Item, Selection, find_files, is_local, local_name, open_rows
-from attention_apps.batch.plan import Part, make_parts, open_plan
-from attention_apps.batch.storage import Storage
-from attention_apps.batch.worker import Job, PartReport
+from attention_apps.batch.results import Part, Storage, make_parts, open_plan
 from attention_apps.checks import require
 from attention_apps.cli.predict import PredictCommand, add_search_arguments, search_options
 from attention_apps.cli.predict_commands import (
@@ -36,20 +36,19 @@ from attention_apps.terminal import import_tensorflow_quietly, only_python_on_st
 
 @dataclass(frozen=True)
 class _Verb:
-    """The command, the inputs of a part by default, and the keys of a row that only this command has."""
+    """The command, and the inputs of a part by default."""
 
     command: type[PredictCommand]
     part_size: int
-    columns: tuple[str, ...]
 
 
 # Sizes are multiples of 64, so that the application forms the same batches as in a single process.
 VERBS = {
-    "caption": _Verb(CaptionCommand, 512, ("tokens",)),
-    "transcribe": _Verb(TranscribeCommand, 64, ("words", "seconds")),
-    "summarize": _Verb(SummarizeCommand, 4096, ("tokens", "copied", "passages", "read_whole")),
-    "compress": _Verb(CompressCommand, 4096, ("tokens", "copied", "passages", "read_whole")),
-    "translate": _Verb(TranslateCommand, 4096, ("tokens", "source_tokens")),
+    "caption": _Verb(CaptionCommand, 512),
+    "transcribe": _Verb(TranscribeCommand, 64),
+    "summarize": _Verb(SummarizeCommand, 4096),
+    "compress": _Verb(CompressCommand, 4096),
+    "translate": _Verb(TranslateCommand, 4096),
 }
 # Seconds between two lines about the progress, where there is no terminal for a bar.
 _SECONDS_BETWEEN_LINES = 30
@@ -107,30 +106,26 @@ class BatchCommand:
         options.inputs = [local_name(name) for name in options.inputs]
         storage = Storage(options.output, options.format)
         answer = Answer(options.verb, options.preset, search_options(options))
-        settings, selection = answer.settings(options), answer.selection(options)
+        selection = answer.selection(options)
+        settings = answer.settings(options, selection)
         with locked_folder(Path(storage.folder)) if is_local(storage.folder) else nullcontext():
             storage.clean()
             plan = open_plan(storage, settings, lambda: answer.parts(options.inputs, selection, settings["part_size"]))
             finished = storage.parts()
             missing = [part for part in plan.parts if part.name not in finished]
             named = [*options.inputs, *([] if options.preset is None else [options.preset])]
-            job = Job(
-                storage,
-                selection,
-                answer,
-                VERBS[options.verb].columns,
-                settings["folder"],
-                tuple(name for name in named if is_local(name) and os.path.exists(name)),
-            )
+            required = tuple(name for name in named if is_local(name) and os.path.exists(name))
+            columns = tuple(VERBS[options.verb].command.columns)
+            job = Job(storage, selection, answer, columns, settings["folder"], required)
             errors = sum(map(storage.count_errors, sorted(finished)))
-            with only_python_on_stderr(), Progress(plan.parts, missing, errors, options.quiet) as progress:
-                for report in run_parts(job, missing, options.workers, options.address) if missing else ():
-                    progress.update(report)
+            with only_python_on_stderr():
+                reports = run_parts(job, missing, options.workers, options.address) if missing else ()
+                errors = _show_progress(reports, plan.parts, missing, errors, options.quiet)
             storage.clean()
         if not options.quiet:
             count = sum(part.count for part in plan.parts)
-            print_line(f"attention-apps: {count:,} inputs, {progress.errors:,} errors: {storage.folder}", sys.stderr)
-        return 1 if progress.errors else 0
+            print_line(f"attention-apps: {count:,} inputs, {errors:,} errors: {storage.folder}", sys.stderr)
+        return 1 if errors else 0
 
 
 class Answer:
@@ -147,28 +142,53 @@ class Answer:
         self.verb = verb
         self.preset = preset
         self.changes = dict(changes)
-        self.versions = self._versions()
+        self.versions: dict[str, str] | None = None
+        *_, self.versions = self._loaded
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_loaded"}
 
     def __call__(self, items: Iterable[Item]) -> Iterator[dict[str, Any]]:
         """Yield a row for each item, in order."""
-        yield from self._command.rows(self._expected_application, items, self._options)
+        command, options, application, _ = self._loaded
+        return map(command.json_entry, command.answers(application, items, options))
 
     @cached_property
-    def _expected_application(self) -> Any:
-        """The application, if it is the one of the process that made this object."""
-        found = self._versions()
-        if found != self.versions:
+    def _loaded(self) -> tuple[PredictCommand, argparse.Namespace, Any, dict[str, str]]:
+        """The verb's own command and its options, and the application and its versions.
+
+        Raises:
+            ValueError: the versions are not those of the process that made this object.
+        """
+        from attention_apps.applications.preset import SUMS, find_preset
+
+        command = VERBS[self.verb].command()
+        folder = find_preset(application_class(command.task).default_preset if self.preset is None else self.preset)
+        digest = hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()
+        found = {"version": __version__, "preset_sha256": digest}
+        if self.versions not in (None, found):
             raise ValueError(f"This machine has another version or preset: {found}. Expected: {self.versions}")
-        return self._application
+        parser = argparse.ArgumentParser()
+        command.add_arguments(parser)
+        options = parser.parse_args(["--json", "--quiet"])
+        vars(options).update(preset=self.preset, **self.changes)
+        return command, options, command.load(options), found
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("verb", "preset", "changes", "versions")}
-
-    def settings(self, options: argparse.Namespace) -> dict[str, Any]:
-        """Return everything that the results depend on besides the contents of the inputs."""
-        if options.lines and not isinstance(self._command, TextCommand):
+    def selection(self, options: argparse.Namespace) -> Selection:
+        """Return what is read from rows: the first column of the task, by the name that it has in the files."""
+        command, _, application, _ = self._loaded
+        if options.lines and not isinstance(command, TextCommand):
             raise ValueError(f"`--lines` is for texts. Received: {self.verb}")
-        search, output = self._application.split_options(self.changes)
+        examples, columns = application.parts.examples, parse_columns(options.column)
+        ours = examples.columns[0]
+        if columns.keys() - {ours}:
+            raise ValueError(f"`--column` must name the column `{ours}`. Received: {', '.join(options.column)}")
+        return Selection(columns.get(ours, ours), ours in examples.path_columns, options.lines)
+
+    def settings(self, options: argparse.Namespace, selection: Selection) -> dict[str, Any]:
+        """Return everything that the results depend on besides the contents of the inputs."""
+        _, _, application, versions = self._loaded
+        search, output = application.split_options(self.changes)
         is_relative = any(is_local(name) and not os.path.isabs(name) for name in options.inputs)
         is_relative |= self.preset is not None and os.path.isdir(self.preset) and not os.path.isabs(self.preset)
         settings = {
@@ -176,9 +196,9 @@ class Answer:
             "inputs": options.inputs,
             "folder": os.getcwd() if is_relative else None,
             "lines": options.lines,
-            "column": self.selection(options).column,
-            "preset": self.preset or self._application.default_preset,
-            **self.versions,
+            "column": selection.column,
+            "preset": self.preset or application.default_preset,
+            **versions,
             "search": asdict(search),
             "output": asdict(output),
             "format": options.format,
@@ -186,125 +206,52 @@ class Answer:
         }
         return json.loads(json.dumps(settings))
 
-    def selection(self, options: argparse.Namespace) -> Selection:
-        """Return what is read from rows: the first column of the task, by the name that it has in the files."""
-        examples, columns = self._application.parts.examples, parse_columns(options.column)
-        ours = examples.columns[0]
-        if columns.keys() - {ours}:
-            raise ValueError(f"`--column` must name the column `{ours}`. Received: {', '.join(options.column)}")
-        return Selection(columns.get(ours, ours), ours in examples.path_columns, options.lines)
-
     def parts(self, inputs: Sequence[str], selection: Selection, size: int) -> Iterator[Part]:
         """Yield the parts of the inputs."""
-        files = [file for name in inputs for file in find_files(name, self._command.suffixes)]
-        whole = {file for file in files if selection.format_of(file) == "lines" and not _has_lines(file)}
+        suffixes, whole = VERBS[self.verb].command.suffixes, set()
+        files = [file for name in inputs for file in find_files(name, suffixes)]
+        for file in files:
+            if selection.format_of(file) == "lines":
+                try:
+                    with open_rows(file) as lines:
+                        check_text(file, lines.readline())
+                except (OSError, ValueError):  # a file that is no text fails as a whole, not line by line
+                    whole.add(file)
         return make_parts(files, selection, size, whole)
 
-    @cached_property
-    def _command(self) -> Any:
-        return type("PartCommand", (_PartCommand, VERBS[self.verb].command), {})()
 
-    @cached_property
-    def _options(self) -> argparse.Namespace:
-        """The options of the verb's own command."""
-        parser = argparse.ArgumentParser()
-        self._command.add_arguments(parser)
-        options = parser.parse_args(["--json", "--quiet"])
-        vars(options).update(preset=self.preset, **self.changes)
-        return options
+def _show_progress(
+    reports: Iterable[PartReport], parts: Sequence[Part], missing: Sequence[Part], errors: int, quiet: bool
+) -> int:
+    """Show a bar on the terminal, or a line now and then, while parts are made. Return how many inputs failed.
 
-    @cached_property
-    def _application(self) -> Any:
-        return self._command.load(self._options)
-
-    def _versions(self) -> dict[str, str]:
-        from attention_apps.applications.preset import SUMS, find_preset
-
-        folder = find_preset(self._application.default_preset if self.preset is None else self.preset)
-        return {"version": __version__, "preset_sha256": hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()}
-
-
-class _PartCommand(PredictCommand):
-    """A command that takes items of a part in place of the inputs of its command line."""
-
-    def rows(self, application: Any, items: Iterable[Item], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-        options.inputs = items
-        return (self._json_entry(answer) for answer in self._answers(application, options))
-
-    def names(self, options: argparse.Namespace) -> Iterable[Item]:
-        return options.inputs
-
-    def read(self, name: Item) -> Any:  # type: ignore[override]
-        if name.error is None and name.contents is None and is_local(name):
-            return super().read(str(name))
-        contents = name.read()
-        if name.contents is None and isinstance(self, TextCommand):
-            check_text(name, contents)
-        return contents
-
-
-def _has_lines(file: str) -> bool:
-    """Return whether a file is a text; one that is not fails as a whole, not line by line."""
-    try:
-        with open_rows(file) as lines:
-            check_text(file, lines.readline())
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-class Progress:
-    """A bar on the terminal, or a line now and then, while parts are made.
-
-    Attributes:
-        errors: inputs without an answer so far.
+    Args:
+        errors: inputs of the other parts that failed.
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, parts: Sequence[Part], missing: Sequence[Part], errors: int, quiet: bool):
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        self.errors = errors
-        self._num_parts, self._parts_left = len(parts), len(missing)
-        self._count = sum(part.count for part in parts)
-        self._done = self._count - sum(part.count for part in missing)
-        self._quiet = quiet
-        console = Console(stderr=True)
-        self._bar = Bar(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[errors]} errors"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=self._count, completed=self._done, errors=errors)
-        self._start, self._done_before, self._last_line = time.monotonic(), self._done, float("-inf")
-
-    def __enter__(self) -> "Progress":
-        if self._done and not self._quiet:
-            there = self._num_parts - self._parts_left
-            print_line(f"attention-apps: {there:,} of {self._num_parts:,} parts are there already", sys.stderr)
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def update(self, report: PartReport) -> None:
-        """Count a finished part."""
-        self.errors += report.errors
-        self._done += report.count
-        self._parts_left -= 1
-        self._bar.update(self._task, completed=self._done, errors=self.errors)
-        now = time.monotonic()
-        if self._bar.disable and not self._quiet and now - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self._last_line = now
-            rate = (self._done - self._done_before) / max(now - self._start, 1e-9)
-            print_line(
-                f"attention-apps: {self._done:,} of {self._count:,} inputs, {self.errors:,} errors, "
-                f"{rate:,.1f} a second, {(self._count - self._done) / max(rate, 1e-9) / 60:,.0f} minutes left",
-                sys.stderr,
-            )
+    count, there = sum(part.count for part in parts), len(parts) - len(missing)
+    before = done = count - sum(part.count for part in missing)
+    if done and not quiet:
+        print_line(f"attention-apps: {there:,} of {len(parts):,} parts are there already", sys.stderr)
+    console = Console(stderr=True)
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[errors]} errors"), TimeRemainingColumn()
+    bar = Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+    task = bar.add_task("", total=count, completed=done, errors=errors)
+    start, last_line = time.monotonic(), float("-inf")
+    with bar:
+        for report in reports:
+            errors += report.errors
+            done += report.count
+            bar.update(task, completed=done, errors=errors)
+            now = time.monotonic()
+            if bar.disable and not quiet and now - last_line >= _SECONDS_BETWEEN_LINES:
+                last_line = now
+                rate = (done - before) / max(now - start, 1e-9)
+                print_line(
+                    f"attention-apps: {done:,} of {count:,} inputs, {errors:,} errors, {rate:,.1f} a second, "
+                    f"{(count - done) / max(rate, 1e-9) / 60:,.0f} minutes left",
+                    sys.stderr,
+                )
+    return errors

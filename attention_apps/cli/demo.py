@@ -7,7 +7,7 @@ from typing import Any
 
 from attention_apps.applications.tasks import application_class
 from attention_apps.cli.demo_content import DESCRIPTIONS, PHOTOS, TEXTS, sample_photos, sample_recordings
-from attention_apps.cli.serve import is_loopback, say
+from attention_apps.cli.presets import is_loopback, say
 from attention_apps.cli.web_page import TABS, import_gradio, run_page
 from attention_apps.terminal import import_tensorflow_quietly, only_python_on_stderr
 
@@ -70,11 +70,6 @@ def _show_page(options: argparse.Namespace) -> None:
     import_tensorflow_quietly(options.quiet)
     from attention_apps.applications.preset import preset_names
 
-    def load(task: str, preset: str | None) -> Any:
-        """Return the application of a tab, or `None` if the user chose none and the default is not installed."""
-        cls = application_class(task)
-        return None if preset is None and cls.default_preset not in preset_names() else cls.from_preset(preset)
-
     def announce(url: str) -> None:
         if not options.quiet:
             say(f"the page is at {url}")
@@ -87,7 +82,12 @@ def _show_page(options: argparse.Namespace) -> None:
             webbrowser.open(url)
 
     names = {task: getattr(options, tab.option) for task, tab in TABS.items()}
-    applications = {task: load(task, name) for task, name in names.items()}
+    applications: dict[str, Any] = {}
+    for task, name in names.items():
+        cls = application_class(task)
+        # A tab has no model if the user chose none and the default is not installed.
+        is_missing = name is None and cls.default_preset not in preset_names()
+        applications[task] = None if is_missing else cls.from_preset(name)
     with only_python_on_stderr():
         run_page(applications, options.host, options.port, announce, options.allow_host, names)
 
@@ -107,7 +107,10 @@ def _show_in_terminal(words: Sequence[str], steps: int, quiet: bool = False) -> 
     for word in words:
         written, weights = _reverse(model, word)
         console.print(f"\n{word} -> [bold]{written}[/bold]  {'right' if written == word[::-1] else 'wrong'}")
-        console.print(_draw(weights, word, written))
+        console.print("    " + "  ".join(word))
+        for letter, row in zip(written, weights, strict=True):
+            shades = [_SHADES[min(int(weight * len(_SHADES)), len(_SHADES) - 1)] * 2 for weight in row]
+            console.print(f"  {letter} {' '.join(shades)}")
     console.print("\nEach row is a letter written, each column a letter read: the darker, the more it was looked at.")
     _show_presets(console)
 
@@ -162,24 +165,16 @@ def _train(steps, quiet):
 
         def batches():
             for _ in range(steps):
-                words = ["".join(rng.choice(list(LETTERS), size=rng.integers(1, 13))) for _ in range(64)]
-                yield _batch(words)
+                source, tokens = np.zeros((64, 12), "int32"), np.zeros((64, 14), "int32")
+                for row in range(64):
+                    ids = FIRST_LETTER + rng.choice(len(LETTERS), size=rng.integers(1, 13))
+                    source[row, : len(ids)] = ids
+                    tokens[row, : len(ids) + 2] = [1, *ids[::-1], 2]
+                yield {"source": {"token_ids": source}, "tokens": tokens[:, :-1]}, tokens[:, 1:]
                 progress.advance(task)
 
         model.fit(batches(), steps_per_epoch=steps, epochs=1, shuffle=False, verbose=0)
     return model
-
-
-def _batch(words):
-    import numpy as np
-
-    source = np.zeros((len(words), 12), "int32")
-    tokens = np.zeros((len(words), 14), "int32")
-    for row, word in enumerate(words):
-        ids = [FIRST_LETTER + LETTERS.index(letter) for letter in word]
-        source[row, : len(ids)] = ids
-        tokens[row, : len(ids) + 2] = [1, *ids[::-1], 2]
-    return {"source": {"token_ids": source}, "tokens": tokens[:, :-1]}, tokens[:, 1:]
 
 
 def _reverse(model, word):
@@ -196,12 +191,3 @@ def _reverse(model, word):
     ids = [int(i) for i in ops.convert_to_numpy(result.token_ids)[0, 0] if i >= FIRST_LETTER]
     weights = model.decoder(np.array([[1, *ids[:-1]]], "int32"), memory, return_dict=True)["attention"]
     return "".join(LETTERS[i - FIRST_LETTER] for i in ids), ops.convert_to_numpy(weights)[0, : len(ids)]
-
-
-def _draw(weights, read, written):
-    """Return an alignment as lines of text."""
-    lines = ["    " + "  ".join(read)]
-    for letter, row in zip(written, weights, strict=True):
-        shades = [_SHADES[min(int(weight * len(_SHADES)), len(_SHADES) - 1)] * 2 for weight in row]
-        lines.append(f"  {letter} {' '.join(shades)}")
-    return "\n".join(lines)

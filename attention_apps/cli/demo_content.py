@@ -98,13 +98,6 @@ def text_answer(summary: Any) -> str:
     return _answer(summary, "Which words the model read", _frame(summary.to_html, "which words the model read"), note)
 
 
-def about(purpose: str | None, limits: str | None) -> str:
-    """Say what a model is made for and what not."""
-    lines = [("Made for", purpose), ("Not for", limits)]
-    shown = "".join(f"<p><strong>{label}:</strong> {html.escape(text)}.</p>" for label, text in lines if text)
-    return f'<div class="about">{shown}</div>'
-
-
 def message(text: str, is_problem: bool = False) -> str:
     """Show a message in place of an answer. Text between backticks is code."""
     parts = html.escape(text).split("`")
@@ -135,13 +128,9 @@ def _answer(result: Any, title: str, looked: str, note: str | None = None) -> st
 
 def _frame(write: Callable[[Path], None], title: str) -> str:
     """Return a page that `write` writes to a file, as a frame."""
-    page = _written(write, "page.html").decode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        write(path)
+        page = path.read_bytes().decode()
     attributes = f'title="{title}" scrolling="no" srcdoc="{html.escape(page)}" onload="{html.escape(_FIT)}"'
     return f'<div class="frame"><iframe {attributes}></iframe></div>'
-
-
-def _written(write: Callable[[Path], None], name: str) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        write(path)
-        return path.read_bytes()

@@ -8,12 +8,14 @@ import re
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
+from attention_apps.applications.tasks import application_class, load
+from attention_apps.batch.inputs import Item, is_local
 from attention_apps.files import folder_files
 from attention_apps.terminal import import_tensorflow_quietly, only_python_on_stderr, print_line
 
@@ -29,14 +31,14 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-length", type=int, metavar="N", help="the longest text, in tokens of the model")
 
 
-def search_options(options: argparse.Namespace, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def search_options(options: argparse.Namespace, others: Iterable[str] = ()) -> dict[str, Any]:
     """Return the options of the search and the output that the user gave, as keywords.
 
     Args:
-        others: more names and values. `None` means not given.
+        others: the names of further options.
     """
-    given = {"beam_size": options.beam_size, "num_best": options.num_best, "max_length": options.max_length}
-    return {name: value for name, value in {**given, **(others or {})}.items() if value is not None}
+    names = ("beam_size", "num_best", "max_length", *others)
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,27 @@ class PredictCommand:
     # The suffixes of the files that are taken from a folder.
     suffixes: tuple[str, ...] = ()
     examples: tuple[str, ...]
+    # The command's own options that change the search or the output, as they are called in Python.
+    output_options: tuple[str, ...] = ()
+    # Further keys of the JSON of a result, and how their values are read from it.
+    columns: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    # Whether an item may take so long that it has a progress bar of its own.
+    has_long_items = False
 
     # What subclasses may override
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's own options."""
 
-    def option_values(self, options: argparse.Namespace) -> Mapping[str, Any]:
-        """Return what those options change in the search and the output. `None` leaves a value as it is."""
-        return {}
-
     def inputs(self, options: argparse.Namespace) -> list[str]:
         """Return the inputs, with the files of folders in place of the folders. By default, standard input."""
-        if options.inputs:
-            return [file for name in options.inputs for file in self._files(name)]
-        if sys.stdin.isatty():
+        if not options.inputs and sys.stdin.isatty():
             raise ValueError(f"Give at least one {self.metavar}: files, folders, or - for standard input.")
-        return [STANDARD_INPUT]
+        found = []
+        for name in options.inputs:
+            files = folder_files(name, self.suffixes) if os.path.isdir(name) else []
+            found += files or [name]
+        return found or [STANDARD_INPUT]
 
     def names(self, options: argparse.Namespace) -> Iterable[str]:
         """Return the names that `read` is given, one for each answer."""
@@ -85,15 +91,13 @@ class PredictCommand:
 
     def read(self, name: str) -> Any:
         """Return the item of a name. A `ValueError` or `OSError` is the failure of that input alone."""
+        if isinstance(name, Item) and not (is_local(name) and name.contents is None and name.error is None):
+            return name.read()
         if os.path.isdir(name):
             raise ValueError(f"{name} is a folder without any file that ends in {', '.join(self.suffixes)}")
         if name != STANDARD_INPUT:
-            return name
+            return str(name)
         return read_bounded(sys.stdin.buffer, "Standard input")
-
-    def entry(self, result: Any) -> Mapping[str, Any]:
-        """Return further JSON keys and values of a result."""
-        return {}
 
     def lines(self, result: Any, options: argparse.Namespace) -> Iterable[str]:
         """Return what is printed for a result."""
@@ -107,11 +111,12 @@ class PredictCommand:
 
     def load(self, options: argparse.Namespace) -> Any:
         """Return the application that answers."""
-        return self._load(options.preset)
-
-    def is_quiet(self, options: argparse.Namespace) -> bool:
-        """Return whether a long item shows no progress bar."""
-        return True
+        if options.preset is None:
+            return application_class(self.task).from_preset()
+        application = load(options.preset)
+        if application.task not in (self.task, *self.other_tasks):
+            raise ValueError(f"{options.preset}: `task` must be {self.task!r}. Received: task={application.task!r}")
+        return application
 
     # What all commands do
 
@@ -143,7 +148,7 @@ class PredictCommand:
         ]
         import_tensorflow_quietly(options.quiet)
         application = self.load(options)
-        answers = self._answers(application, options)
+        answers = self.answers(application, self.names(options), options)
         failures = 0
         with only_python_on_stderr(), closing(_with_progress(answers, len(options.inputs), options.quiet)) as shown:
             for answer in shown:
@@ -154,33 +159,12 @@ class PredictCommand:
                         one.write(answer)
         return 1 if failures else 0
 
-    def _files(self, name: str) -> list[str]:
-        """Return the files of a folder and its subfolders in the order of their names, without hidden ones."""
-        return (folder_files(name, self.suffixes) if os.path.isdir(name) else []) or [name]
-
-    @staticmethod
-    def _load_task(task: str) -> Any:
-        """Return the application of a task with its default preset."""
-        from attention_apps.applications.tasks import application_class
-
-        return application_class(task).from_preset()
-
-    def _load(self, preset: str | None) -> Any:
-        from attention_apps.applications.tasks import load
-
-        if preset is None:
-            return self._load_task(self.task)
-        application = load(preset)
-        if application.task not in (self.task, *self.other_tasks):
-            raise ValueError(f"{preset}: `task` must be {self.task!r}. Received: task={application.task!r}")
-        return application
-
-    def _answers(self, application: Any, options: argparse.Namespace) -> Iterator[Answer]:
-        """Yield an answer for each input, in order. The application takes items as it needs them."""
+    def answers(self, application: Any, names: Iterable[str], options: argparse.Namespace) -> Iterator[Answer]:
+        """Yield an answer for each name, in order. The application takes items as it needs them."""
         waiting: deque[Answer] = deque()
 
         def items() -> Iterator[Any]:
-            for name in self.names(options):
+            for name in names:
                 try:
                     item = self.read(name)
                 except (ValueError, OSError) as error:
@@ -189,8 +173,10 @@ class PredictCommand:
                     waiting.append(Answer(name))
                     yield item
 
-        changes = search_options(options, self.option_values(options))
-        for result in application.run(items(), quiet=self.is_quiet(options), **changes):
+        # Several long items whose texts do not go to the terminal have one bar for all.
+        has_bar = self.has_long_items and not options.quiet and (len(options.inputs) == 1 or sys.stdout.isatty())
+        changes = search_options(options, self.output_options)
+        for result in application.run(items(), quiet=not has_bar, **changes):
             while waiting[0].error is not None:
                 yield waiting.popleft()
             yield replace(waiting.popleft(), result=result, error=result.error)
@@ -198,7 +184,7 @@ class PredictCommand:
 
     def print_result(self, answer: Answer, options: argparse.Namespace) -> None:
         if options.json:
-            print_line(json.dumps(self._json_entry(answer)))
+            print_line(json.dumps(self.json_entry(answer)))
         elif answer.error is not None:
             is_named = answer.source in answer.error
             print_line(f"attention-apps: {'' if is_named else f'{answer.source}: '}{answer.error}", sys.stderr)
@@ -210,7 +196,8 @@ class PredictCommand:
             if note is not None:
                 print_line(f"attention-apps: {answer.source}: {note}", sys.stderr)
 
-    def _json_entry(self, answer: Answer) -> dict[str, Any]:
+    def json_entry(self, answer: Answer) -> dict[str, Any]:
+        """Return what `--json` prints."""
         if answer.error is not None:
             return {"source": answer.source, "text": None, "score": None, "alternatives": [], "error": answer.error}
 
@@ -225,7 +212,7 @@ class PredictCommand:
             "confidence": round(result.confidence, 4),
             "unsure": result.unsure,
             "alternatives": [{"text": text, "score": finite(score)} for text, score in result.alternatives],
-            **self.entry(result),
+            **{name: read(result) for name, read in self.columns.items()},
         }
 
 
@@ -268,7 +255,7 @@ class OutputFiles:
             raise ValueError(f"{folder} is a file, not a folder to write to")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ending = ending
-        self._taken = {self._key(Path(name)) for name in inputs}
+        self._taken = {str(Path(name).absolute()).casefold() for name in inputs}
 
     def write(self, answer: Any) -> None:
         """Write the picture or the page of an answer to a new file, then rename it."""
@@ -287,11 +274,8 @@ class OutputFiles:
         number = 1
         while True:
             path = self.folder / f"{stem}_attention{'' if number == 1 else f'_{number}'}{self.ending}"
-            if self._key(path) not in self._taken:
-                self._taken.add(self._key(path))
+            key = str(path.absolute()).casefold()
+            if key not in self._taken:
+                self._taken.add(key)
                 return path
             number += 1
-
-    @staticmethod
-    def _key(path: Path) -> str:
-        return str(path.absolute()).casefold()

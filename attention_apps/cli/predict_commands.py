@@ -4,11 +4,13 @@ import argparse
 import contextlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
+from attention_apps.applications.tasks import application_class
+from attention_apps.batch.inputs import Item
 from attention_apps.cli.predict import MAX_INPUT, STANDARD_INPUT, PredictCommand, read_bounded
 
 _CHECKED_BYTES = 1 << 12
@@ -30,9 +32,7 @@ class CaptionCommand(PredictCommand):
         "attention-apps caption photo.jpg --preset runs/mine/preset --plot pictures",
         "attention-apps caption - < photo.jpg",
     )
-
-    def entry(self, result: Any) -> Mapping[str, Any]:
-        return {"tokens": result.tokens}
+    columns: ClassVar = {"tokens": attrgetter("tokens")}
 
 
 class TranscribeCommand(PredictCommand):
@@ -50,6 +50,12 @@ class TranscribeCommand(PredictCommand):
         "attention-apps transcribe call.wav --plot pictures",
         "attention-apps transcribe - < call.wav",
     )
+    output_options = ("ctc_weight", "min_confidence")
+    columns: ClassVar = {
+        "words": lambda result: [word._asdict() for word in result.words],
+        "seconds": attrgetter("seconds"),
+    }
+    has_long_items = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         shown = parser.add_mutually_exclusive_group()
@@ -65,12 +71,6 @@ class TranscribeCommand(PredictCommand):
             "--min-confidence", type=float, metavar="P", help="a text with less confidence, from 0 to 1, is left empty"
         )
 
-    def option_values(self, options: argparse.Namespace) -> Mapping[str, Any]:
-        return {"ctc_weight": options.ctc_weight, "min_confidence": options.min_confidence}
-
-    def entry(self, result: Any) -> Mapping[str, Any]:
-        return {"words": [word._asdict() for word in result.words], "seconds": result.seconds}
-
     def lines(self, result: Any, options: argparse.Namespace) -> Iterable[str]:
         if options.srt:
             return result.to_srt().splitlines()
@@ -79,10 +79,6 @@ class TranscribeCommand(PredictCommand):
         if options.timestamps:
             return [f"{word.start:.2f} {word.end:.2f} {word.confidence:.2f} {word.word}" for word in result.words]
         return super().lines(result, options)
-
-    def is_quiet(self, options: argparse.Namespace) -> bool:
-        """Several recordings whose texts do not go to the terminal have one bar for all."""
-        return options.quiet or (len(options.inputs) > 1 and not sys.stdout.isatty())
 
     def inputs(self, options: argparse.Namespace) -> list[str]:
         found = super().inputs(options)
@@ -106,32 +102,31 @@ class TextCommand(PredictCommand):
         )
 
     def inputs(self, options: argparse.Namespace) -> list[str]:
-        """Texts of the command line come after the files."""
-        given = [_Text("text" if number == 1 else f"text_{number}", one) for number, one in enumerate(options.text, 1)]
+        """Return the inputs; texts of the command line come after the files. `--lines` implies JSON."""
+        options.json = options.json or options.lines
+        given = [
+            Item("text" if number == 1 else f"text_{number}", text.encode("utf-8", "surrogateescape"))
+            for number, text in enumerate(options.text, 1)
+        ]
         return [*(super().inputs(options) if options.inputs or not given else ()), *given]
 
     def names(self, options: argparse.Namespace) -> Iterator[str]:
         """Yield the inputs, or the lines of the inputs."""
         for name in options.inputs:
             try:
-                yield from _lines(name) if options.lines and not isinstance(name, _Text) else (name,)
+                yield from _lines(name) if options.lines and not isinstance(name, Item) else (name,)
             except (ValueError, OSError):
                 yield name  # to be read as a whole, which fails for this input alone
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a text. A few invalid bytes are replaced later."""
-        if isinstance(name, _Text):
-            return name.contents
         contents = super().read(name)
-        if name != STANDARD_INPUT:
-            with open(name, "rb") as file:
-                contents = read_bounded(file, name)
-        check_text(name, contents)
+        if isinstance(contents, str):
+            with open(contents, "rb") as file:
+                contents = read_bounded(file, contents)
+        if not isinstance(name, Item) or name.contents is None:
+            check_text(name, contents)
         return contents
-
-    def run(self, options: argparse.Namespace) -> int:
-        options.json = options.json or options.lines
-        return super().run(options)
 
 
 class TranslateCommand(TextCommand):
@@ -145,9 +140,7 @@ class TranslateCommand(TextCommand):
         "attention-apps translate --lines sentences.txt > translations.jsonl",
         "attention-apps translate - < letter.txt",
     )
-
-    def entry(self, result: Any) -> Mapping[str, Any]:
-        return {"tokens": result.tokens, "source_tokens": result.source_tokens}
+    columns: ClassVar = {"tokens": attrgetter("tokens"), "source_tokens": attrgetter("source_tokens")}
 
 
 class CompressCommand(TextCommand):
@@ -160,6 +153,13 @@ class CompressCommand(TextCommand):
         "attention-apps compress --lines sentences.txt > compressions.jsonl",
         "attention-apps compress - < article.txt",
     )
+    output_options = ("max_words", "min_words", "sentences")
+    columns: ClassVar = {
+        "tokens": attrgetter("tokens"),
+        "copied": attrgetter("copied"),
+        "passages": attrgetter("passages"),
+        "read_whole": attrgetter("was_read_whole"),
+    }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--max-words", type=int, metavar="N", help="the most words of a line")
@@ -168,17 +168,6 @@ class CompressCommand(TextCommand):
             "--sentences", type=int, metavar="N", help="write N lines, each from one sentence, from all over a text"
         )
         super().add_options(parser)
-
-    def option_values(self, options: argparse.Namespace) -> Mapping[str, Any]:
-        return {"max_words": options.max_words, "min_words": options.min_words, "sentences": options.sentences}
-
-    def entry(self, result: Any) -> Mapping[str, Any]:
-        return {
-            "tokens": result.tokens,
-            "copied": result.copied,
-            "passages": result.passages,
-            "read_whole": result.was_read_whole,
-        }
 
     def note(self, result: Any) -> str | None:
         if result.was_read_whole or len(result.lines) > 1:
@@ -221,46 +210,32 @@ class SummarizeCommand(CompressCommand):
             raise ValueError("`--style` and `--preset` both choose a model; give one of them.")
         if options.style == "auto":
             return _ByLength()
-        return self._load_task("sentence_compression" if options.style == "compress" else self.task)
+        return application_class("sentence_compression" if options.style == "compress" else self.task).from_preset()
 
 
 class _ByLength:
     """Compresses texts of one sentence, and writes headlines for longer ones."""
 
     def run(self, items: Iterable[bytes], quiet: bool, **options: Any) -> Iterator[Any]:
-        for task, texts in groupby(items, key=self._task):
-            yield from self._application(task).run(texts, quiet=quiet, **options)
-
-    @staticmethod
-    def _task(text: bytes) -> str:
         from attention_apps.preprocessing.sentences import sentence_starts, tokenize_sentence
 
-        starts = sentence_starts(tokenize_sentence([text])).flat_values.numpy()
-        return "text_summarization" if starts.sum() > 1 else "sentence_compression"
+        def task_of(text: bytes) -> str:
+            starts = sentence_starts(tokenize_sentence([text])).flat_values.numpy()
+            return "text_summarization" if starts.sum() > 1 else "sentence_compression"
 
-    @staticmethod
-    @cache
-    def _application(task: str) -> Any:
-        return PredictCommand._load_task(task)
-
-
-class _Text(str):
-    """The name of a text that is not a file, `article.txt:3` for a line, with its bytes."""
-
-    contents: bytes
-
-    def __new__(cls, name: str, contents: str | bytes) -> "_Text":
-        text = super().__new__(cls, name)
-        text.contents = contents.encode("utf-8", "surrogateescape") if isinstance(contents, str) else contents
-        return text
+        applications: dict[str, Any] = {}
+        for task, texts in groupby(items, key=task_of):
+            if task not in applications:
+                applications[task] = application_class(task).from_preset()
+            yield from applications[task].run(texts, quiet=quiet, **options)
 
 
-def _lines(name: str) -> Iterable[_Text]:
+def _lines(name: str) -> Iterable[Item]:
     with contextlib.nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else open(name, "rb") as file:
         for number, contents in enumerate(iter(lambda: file.readline(MAX_INPUT), b""), 1):
             if number == 1:
                 check_text(name, contents)
-            yield _Text(f"{name}:{number}", contents)
+            yield Item(f"{name}:{number}", contents)
 
 
 def check_text(name: str, contents: bytes) -> None:

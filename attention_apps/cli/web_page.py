@@ -1,6 +1,7 @@
 """The page of `attention-apps demo`: a tab for photos, one for recordings, two for texts. It needs no network."""
 
 import contextlib
+import html
 import os
 import shutil
 import signal
@@ -18,7 +19,6 @@ from attention_apps.cli.demo_content import (
     PHOTOS,
     STYLE,
     TEXTS,
-    about,
     caption_answer,
     message,
     sample_photos,
@@ -205,12 +205,14 @@ class TabModels:
         return verb(source, beam_size=int(max(beam_size, num_best)), num_best=int(num_best), **options)
 
     def about(self, name: str) -> str:
-        """Return what a preset is for and what not, from its card."""
+        """Say what a preset is made for and what not, from its card."""
         try:
             card = describe(find_preset(name)) if name in self.names else {}
         except (ValueError, OSError):  # a page may be made for an application without a preset
             card = {}
-        return about(card.get("for"), card.get("not_for"))
+        entries = [("Made for", card.get("for")), ("Not for", card.get("not_for"))]
+        shown = "".join(f"<p><strong>{label}:</strong> {html.escape(text)}.</p>" for label, text in entries if text)
+        return f'<div class="about">{shown}</div>'
 
 
 def _settings(models: TabModels) -> list[Any]:
@@ -230,44 +232,68 @@ def _settings(models: TabModels) -> list[Any]:
 
 def _photo_tab(models: TabModels, uploads: Path) -> None:
     import gradio
+    from PIL import Image
 
-    wait = message("Drop a photo on the left, take one with the camera, or choose one of the samples.")
-    with gradio.Row():
-        with gradio.Column(scale=2):
-            photo = gradio.Image(
-                label="Photo", sources=["upload", "webcam", "clipboard"], type="filepath", height=230, buttons=[]
-            )
-            gradio.Examples(_sample_files(uploads), photo, label="Photos to try")
-            settings = _settings(models)
-        with gradio.Column(scale=3):
-            answer = gradio.HTML(wait)
-    _answer_files(photo, settings, answer, models.answer, caption_answer, wait, uploads)
+    samples = [uploads / f"{name}.jpg" for name in PHOTOS]
+    for path, pixels in zip(samples, sample_photos(), strict=True):
+        Image.fromarray(pixels).save(path, quality=90)
+    component = partial(
+        gradio.Image, label="Photo", sources=["upload", "webcam", "clipboard"], type="filepath", height=230, buttons=[]
+    )
+    hint = "Drop a photo on the left, take one with the camera, or choose one of the samples."
+    _fill_file_tab(models, uploads, component, hint, samples, caption_answer)
 
 
 def _speech_tab(models: TabModels, uploads: Path) -> None:
     import gradio
 
-    wait = message("Drop a recording on the left, record one with the microphone, or choose one of the samples.")
+    samples = [Path(shutil.copy(path, uploads / path.name)) for path in sample_recordings()]
+    component = partial(gradio.Audio, label="Recording", sources=["upload", "microphone"], type="filepath", buttons=[])
+    hint = "Drop a recording on the left, record one with the microphone, or choose one of the samples."
+    _fill_file_tab(models, uploads, component, hint, samples, transcript_answer, quiet=True)
+
+
+def _fill_file_tab(
+    models: TabModels,
+    uploads: Path,
+    make_component: Callable[[], Any],
+    hint: str,
+    samples: Sequence[Path],
+    show: Callable,
+    **options: Any,
+) -> None:
+    """Make a tab that answers each file that is uploaded, and again when a setting changes.
+
+    Gradio does not read the file first, so that errors are our own messages.
+
+    Args:
+        show: makes HTML of a result.
+        options: of the application's method.
+    """
+    import gradio
+
+    wait = message(hint)
     with gradio.Row():
         with gradio.Column(scale=2):
-            recording = gradio.Audio(label="Recording", sources=["upload", "microphone"], type="filepath", buttons=[])
-            gradio.Examples(_sample_recordings(uploads), recording, label="Recordings to try")
+            component = make_component()
+            gradio.Examples([str(path) for path in samples], component, label=f"{component.label}s to try")
             settings = _settings(models)
         with gradio.Column(scale=3):
             answer = gradio.HTML(wait)
-    method = partial(models.answer, quiet=True)
-    _answer_files(recording, settings, answer, method, transcript_answer, wait, uploads)
+
+    def respond(upload: Mapping[str, Any] | None, *chosen: Any) -> str:
+        if upload is None:
+            return wait
+        path = Path(upload["path"] or "").resolve()
+        if not path.is_relative_to(uploads.resolve()):
+            return message("This file was not uploaded.", is_problem=True)
+        return _respond(partial(models.answer, **options), show, path, *chosen)
+
+    events = [one.change for one in (component, *settings)]
+    gradio.on(events, respond, [component, *settings], answer, preprocess=False, api_visibility="private")
 
 
-def _text_tab(models: TabModels, uploads: Path) -> None:
-    _fill_text_tab(models, "Summarize", "Paste a paragraph of news here.", TEXTS)
-
-
-def _translation_tab(models: TabModels, uploads: Path) -> None:
-    _fill_text_tab(models, "Translate", "Write what is in a photo, in English.", DESCRIPTIONS)
-
-
-def _fill_text_tab(models: TabModels, verb: str, hint: str, samples: Sequence[str]) -> None:
+def _text_tab(models: TabModels, uploads: Path, verb: str, hint: str, samples: Sequence[str]) -> None:
     import gradio
 
     with gradio.Row():
@@ -299,8 +325,17 @@ class Tab(NamedTuple):
 TABS = {
     "image_captioning": Tab("Photo", "captioner", _photo_tab),
     "speech_recognition": Tab("Speech", "recognizer", _speech_tab),
-    "text_summarization": Tab("Text", "summarizer", _text_tab, ("sentence_compression",)),
-    "machine_translation": Tab("Translation", "translator", _translation_tab),
+    "text_summarization": Tab(
+        "Text",
+        "summarizer",
+        partial(_text_tab, verb="Summarize", hint="Paste a paragraph of news here.", samples=TEXTS),
+        ("sentence_compression",),
+    ),
+    "machine_translation": Tab(
+        "Translation",
+        "translator",
+        partial(_text_tab, verb="Translate", hint="Write what is in a photo, in English.", samples=DESCRIPTIONS),
+    ),
 }
 
 
@@ -312,27 +347,6 @@ def _without_model(task: str) -> str:
     )
 
 
-def _answer_files(
-    component: Any, settings: list[Any], answer: Any, method: Callable, show: Callable, wait: str, uploads: Path
-) -> None:
-    """Answer each file that is uploaded, and again when a setting changes.
-
-    Gradio does not read it first, so that errors are our own messages.
-    """
-    import gradio
-
-    def respond(upload: Mapping[str, Any] | None, *chosen: Any) -> str:
-        if upload is None:
-            return wait
-        path = Path(upload["path"] or "").resolve()
-        if not path.is_relative_to(uploads.resolve()):
-            return message("This file was not uploaded.", is_problem=True)
-        return _respond(method, show, path, *chosen)
-
-    events = [one.change for one in (component, *settings)]
-    gradio.on(events, respond, [component, *settings], answer, preprocess=False, api_visibility="private")
-
-
 def _respond(method: Callable, show: Callable, source: Any, *chosen: Any) -> str:
     try:
         return show(method(source, *chosen))
@@ -340,18 +354,3 @@ def _respond(method: Callable, show: Callable, source: Any, *chosen: Any) -> str
         # Of an upload, the user knows the name but not the folder.
         folder = f"{source.parent}{os.sep}" if isinstance(source, Path) else ""
         return message(str(error).replace(folder, ""), is_problem=True)
-
-
-def _sample_files(uploads: Path) -> list[str]:
-    """Write the sample photos to the folder for uploads."""
-    from PIL import Image
-
-    paths = [uploads / f"{name}.jpg" for name in PHOTOS]
-    for path, pixels in zip(paths, sample_photos(), strict=True):
-        Image.fromarray(pixels).save(path, quality=90)
-    return [str(path) for path in paths]
-
-
-def _sample_recordings(uploads: Path) -> list[str]:
-    """Copy the sample recordings to the folder for uploads."""
-    return [str(shutil.copy(path, uploads / path.name)) for path in sample_recordings()]

@@ -1,4 +1,4 @@
-from .client import Client, ServerError
+from .rest import Client, ServerError
 from .saved_model import DEFAULT_SIGNATURE, TEXT_SIGNATURE, LoadedModel, Signature, export_saved_model, text_only
 from .server import PredictionServer, ServingLimits
 

@@ -20,12 +20,9 @@ class _Request:
     inputs: dict[str, np.ndarray]
     rows: int
     cost: int
+    # Requests are batched together only if these are equal.
+    shapes: tuple
     future: Future = field(default_factory=Future)
-
-    @property
-    def shapes(self) -> tuple:
-        """Requests are batched together only if these are equal."""
-        return tuple((name, array.shape[1:]) for name, array in sorted(self.inputs.items()))
 
 
 class Batcher:
@@ -65,7 +62,8 @@ class Batcher:
         if self._is_closed:
             raise RuntimeError("The server is shutting down")
         inputs = dict(inputs)
-        request = _Request(inputs, len(next(iter(inputs.values()))), cost)
+        shapes = tuple((name, array.shape[1:]) for name, array in sorted(inputs.items()))
+        request = _Request(inputs, len(next(iter(inputs.values()))), cost, shapes)
         request.future.add_done_callback(lambda _: inputs.clear())
         self._queue.put(request)
         return request.future
@@ -77,15 +75,9 @@ class Batcher:
         self._thread.join()
 
     def _work(self):
-        while self._answer_next():
-            pass
-
-    def _answer_next(self):
-        """Answer one batch; return false if the batcher was closed. Keeps no reference to the batch while it waits."""
-        first = self._take()
-        if first is not None:
+        while (first := self._take()) is not None:
             self._answer(self._collect(first))
-        return first is not None
+            del first  # frees the inputs and outputs while we wait for the next request
 
     def _take(self, timeout=None):
         """Return the next request that was not canceled, or `None` when the batcher was closed."""

@@ -7,6 +7,7 @@ graph, the weights, a card for people, and requests with which TensorFlow Servin
 import errno
 import functools
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from attention_apps import files
 from attention_apps._version import __version__
 from attention_apps.serving.batcher import require_process
-from attention_apps.serving.rest_format import TensorInfo
+from attention_apps.serving.rest import TensorInfo
 
 DEFAULT_SIGNATURE = "serving_default"
 """Name of the signature that is used when a request names none."""
@@ -32,6 +33,7 @@ CARD = "README.md"
 WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
 _TEXT_OUTPUTS = ("text", "score", "confidence", "unsure", "status")
 _WARM_UP_BATCH_SIZES = (1, 2)
+_VERSION = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,17 @@ class Signature:
     @functools.cached_property
     def graph(self) -> Any:
         """The concrete function, traced once."""
-        specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in self.inputs.items()}
-        return tf.function(self._answer, autograph=False).get_concrete_function(**specs)
 
-    def _answer(self, **inputs):
-        """Replace infinity, the score of a missing hypothesis, by the lowest float: JSON cannot express infinity."""
-        return {
-            name: tf.where(tf.math.is_finite(tensor), tensor, tensor.dtype.min) if tensor.dtype.is_floating else tensor
-            for name, tensor in self.function(**inputs).items()
-        }
+        def answer(**inputs):
+            outputs = dict(self.function(**inputs))
+            for name, tensor in outputs.items():
+                if tensor.dtype.is_floating:
+                    # Infinity is the score of a missing hypothesis; JSON cannot express it.
+                    outputs[name] = tf.where(tf.math.is_finite(tensor), tensor, tensor.dtype.min)
+            return outputs
+
+        specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in self.inputs.items()}
+        return tf.function(answer, autograph=False).get_concrete_function(**specs)
 
 
 def text_only(signature: Signature) -> Signature:
@@ -155,15 +159,14 @@ def versions(folder: Path) -> list[int]:
     """Return the version numbers in a folder, in ascending order."""
     if not folder.is_dir():
         return []
-    return sorted(int(entry.name) for entry in folder.iterdir() if _is_number(entry.name) and entry.is_dir())
+    return sorted(int(entry.name) for entry in folder.iterdir() if _VERSION.fullmatch(entry.name) and entry.is_dir())
 
 
 def next_version(folder: Path) -> int:
     """Return the number after the newest; raises an error if the folder holds something other than versions."""
-    is_versions = not folder.exists() or (
-        folder.is_dir() and all(_is_number(entry.name) or entry.name.startswith(".") for entry in folder.iterdir())
-    )
-    if not is_versions:
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    is_file = folder.exists() and not folder.is_dir()
+    if is_file or any(not _VERSION.fullmatch(one.name) and not one.name.startswith(".") for one in entries):
         raise ValueError(f"`folder` must be new, empty, or hold exported versions. Received: folder={str(folder)!r}")
     return max(versions(folder), default=0) + 1
 
@@ -174,10 +177,6 @@ def newest_version(folder: Path) -> Path:
         if (folder / str(number) / SAVED_MODEL).is_file():
             return folder / str(number)
     raise ValueError(f"{folder}: holds no exported model; `export` writes one, as {folder / '1' / SAVED_MODEL}")
-
-
-def _is_number(name):
-    return name.isascii() and name.isdecimal() and len(name) < 19
 
 
 # The graph
@@ -304,16 +303,14 @@ def _prediction_log(model, name, signature, size):
 
 def _field(number: int, content: bytes) -> bytes:
     """Encode a protocol buffer field that holds bytes or a message."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    """Encode seven bits per byte, low bits first; the eighth bit is set on all bytes but the last."""
-    digits = []
-    while value > 127:
-        digits.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*digits, value])
+    encoded = bytearray()
+    for value in (number << 3 | 2, len(content)):
+        # Seven bits per byte, low bits first; the eighth bit is set on all bytes but the last.
+        while value > 127:
+            encoded.append(value & 127 | 128)
+            value >>= 7
+        encoded.append(value)
+    return bytes(encoded) + content
 
 
 # Loading

@@ -25,7 +25,7 @@ except ImportError:
 from attention_apps.checks import require, require_at_least, require_between
 from attention_apps.serving.batcher import Batcher
 from attention_apps.serving.connections import LimitedConnection
-from attention_apps.serving.rest_format import PredictRequest, RequestError, error_body, read_request
+from attention_apps.serving.rest import PredictRequest, RequestError, dump, read_request
 
 Cost = Callable[[bytes], int]
 _OTHER_FILES = 64
@@ -128,7 +128,11 @@ class PredictionServer:
             routes.append(Route(f"{path}:predict", self._predict, methods=["POST"]))
             routes.append(Route(path, self._status))
             routes.append(Route(f"{path}/metadata", self._metadata))
-        handlers = {RequestError: _refuse, HTTPException: _refuse_address, ClientDisconnect: _ignore}
+        handlers = {
+            RequestError: _refuse,
+            HTTPException: _refuse_address,
+            ClientDisconnect: lambda request, error: Response(status_code=400),  # nobody reads it
+        }
         application = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
         application.router.redirect_slashes = False
         return application
@@ -255,7 +259,7 @@ async def _wait(request, future):
 
 def _refuse(request: Request, error: RequestError) -> Response:
     headers = {"Retry-After": "1"} if error.status == 503 else None
-    return Response(error_body(error.message), error.status, headers, "application/json")
+    return Response(dump({"error": error.message}), error.status, headers, "application/json")
 
 
 def _refuse_address(request: Request, error: HTTPException) -> Response:
@@ -263,11 +267,7 @@ def _refuse_address(request: Request, error: HTTPException) -> Response:
     if error.status_code == 405:
         wanted = "POST" if "POST" in (error.headers or {})["Allow"] else "GET"
         message = f"This takes {wanted}. Received: {request.method}"
-    return Response(error_body(message), error.status_code, error.headers, "application/json")
-
-
-def _ignore(request: Request, error: ClientDisconnect) -> Response:
-    return Response(status_code=400)  # Nobody reads it.
+    return Response(dump({"error": message}), error.status_code, error.headers, "application/json")
 
 
 def run_server(

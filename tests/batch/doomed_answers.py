@@ -20,9 +20,6 @@ class DoomedAnswer(Answer):
     doomed: str
     log: str
 
-    def __getstate__(self):
-        return {**super().__getstate__(), "doomed": self.doomed, "log": self.log}
-
     def __call__(self, items):
         import ray
 

@@ -1,6 +1,7 @@
 import gzip
 import importlib
 import json
+from types import SimpleNamespace
 
 import fsspec
 import pytest
@@ -144,7 +145,7 @@ def test_a_folder_is_listed_as_by_the_command_for_single_inputs(tmp_path):
         suffixes = (".jpg",)
 
     listed = find_files(str(tmp_path / "photos"), (".jpg",))
-    assert listed == Command()._files(str(tmp_path / "photos"))
+    assert listed == Command().inputs(SimpleNamespace(inputs=[str(tmp_path / "photos")]))
     assert [name.removeprefix(f"{tmp_path}/photos/") for name in listed] == [
         "a.JPG",
         "b.jpg",

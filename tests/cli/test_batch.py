@@ -1,6 +1,7 @@
 """`attention-apps batch` with workers in this process; tests/batch/test_cluster.py has those of a cluster."""
 
 import json
+import pickle
 
 import fsspec
 import pytest
@@ -8,12 +9,13 @@ import soundfile
 from PIL import Image
 
 from attention_apps.batch import cluster
-from attention_apps.batch.storage import Storage
-from attention_apps.batch.worker import Worker
+from attention_apps.batch.cluster import Worker
+from attention_apps.batch.results import Storage
 from attention_apps.cli import batch, main
 from tests.batch.test_cluster import approximately
 from tests.tiny_applications import PHOTO, RECORDING, TEXT, make_application
 
+pytest.importorskip("ray", reason="a cluster needs the extra `ray`")
 KINDS = {
     "caption": ("captioner", ".jpg"),
     "transcribe": ("recognizer", ".wav"),
@@ -86,7 +88,8 @@ def test_rows_are_those_of_the_command_for_single_inputs(run, verb, tmp_path, ca
     assert code == 1
     assert ["error" in row for row in rows] == [False, False, True, False, False, True]
     of_every_verb = {"source", "text", "score", "confidence", "unsure", "alternatives"}
-    assert set(rows[0]) == {*of_every_verb, *batch.VERBS[verb].columns}  # which are the columns of Parquet files
+    of_this_verb = batch.VERBS[verb].command.columns  # which are columns of Parquet files
+    assert set(rows[0]) == {*of_every_verb, *of_this_verb}
 
 
 def test_columns_of_parquet_are_the_keys_of_the_rows(run, tmp_path):
@@ -206,6 +209,7 @@ def test_a_worker_with_another_preset_or_version_makes_nothing(folder, monkeypat
     monkeypatch.chdir(folder)
     answer = batch.Answer("compress", "presets/compress", {})
     answer.versions = {**answer.versions, "version": "0.0.0"}
+    answer = pickle.loads(pickle.dumps(answer))  # as a worker gets it
     with pytest.raises(ValueError, match="This machine has another version or preset"):
         list(answer([]))
 

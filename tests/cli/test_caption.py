@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from attention_apps.cli import main
-from attention_apps.cli.predict import PredictCommand
+from attention_apps.cli import main, predict
 from tests.applications.captioners import as_bytes, bad_photos, make_captioner, odd_photos
 
 
@@ -26,7 +25,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def loaded_once():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PredictCommand, "_load", functools.cache(PredictCommand._load))
+        patch.setattr(predict, "load", functools.cache(predict.load))
         yield
 
 

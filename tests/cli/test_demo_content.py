@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from attention_apps.applications import Caption, SpokenWord, Summary, SummaryLine, Transcript, TranscriptPart
-from attention_apps.cli.demo_content import about, caption_answer, message, text_answer, transcript_answer
+from attention_apps.cli.demo_content import caption_answer, message, text_answer, transcript_answer
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]], np.float32)
 
@@ -87,13 +87,6 @@ def test_what_the_model_is_not_sure_of_is_said():
     assert "Confidence" in caption_answer(shown)
     assert "not sure" not in caption_answer(shown)
     assert "The model is not sure of this." in caption_answer(dataclasses.replace(shown, unsure=True))
-
-
-def test_a_model_says_what_it_is_for_and_not_for():
-    page = about("photos of <dogs>", "charts")
-    assert "<strong>Made for:</strong> photos of &lt;dogs&gt;." in page
-    assert "<strong>Not for:</strong> charts." in page
-    assert "Not for" not in about("photos", None)
 
 
 def test_a_message_is_escaped_and_has_code_between_backticks():

@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -19,6 +20,8 @@ class ReverseCommand(PredictCommand):
     metavar = "WORD"
     suffixes = (".txt", ".md")
     examples = ("attention-apps reverse word",)
+    output_options = ("temperature",)
+    columns: ClassVar = {"letters": lambda result: len(result.text)}
 
     def read(self, name):
         if name == "unreadable":
@@ -27,12 +30,6 @@ class ReverseCommand(PredictCommand):
 
     def add_options(self, parser):
         parser.add_argument("--temperature", type=float)
-
-    def option_values(self, options):
-        return {"temperature": options.temperature}
-
-    def entry(self, result):
-        return {"letters": len(result.text)}
 
 
 COMMAND = ReverseCommand()
@@ -188,7 +185,7 @@ def test_inputs_are_read_as_they_are_needed():
 
     names = [str(number) for number in range(5000)]
     options = argparse.Namespace(inputs=names, beam_size=None, num_best=None, max_length=None, temperature=None)
-    found = Watched()._answers(fake_application.Reverser(), options)
+    found = Watched().answers(fake_application.Reverser(), names, options)
     for _ in range(10):
         next(found)
     assert len(ahead) == 10

@@ -11,7 +11,6 @@ import pytest
 from attention_apps.applications import Summary
 from attention_apps.cli import main, predict, predict_commands
 from attention_apps.cli.predict import PredictCommand
-from attention_apps.cli.predict_commands import _ByLength
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
 
 TEXT = "Yesterday in the morning, Alice likes Qwert in the old town. It was reported by the police."
@@ -29,7 +28,7 @@ def summarizer(tmp_path_factory):
 
 @pytest.fixture
 def run(summarizer, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(PredictCommand, "_load", lambda command, preset: summarizer)
+    monkeypatch.setattr(PredictCommand, "load", lambda command, options: summarizer)
     (tmp_path / "short.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "long.txt").write_text(LONG, encoding="utf-8")
     (tmp_path / "lines.txt").write_bytes(TEXT.encode() + b"\n\nOne word\nbroken \xff bytes are here\n")
@@ -182,9 +181,16 @@ STYLES = {"headline": ["text_summarization"], "compress": ["sentence_compression
 @pytest.mark.parametrize("style", STYLES)
 def test_a_style_chooses_the_model(run, summarizer, monkeypatch, style):
     loaded = []
-    load = staticmethod(lambda task: loaded.append(task) or summarizer)
-    monkeypatch.setattr(PredictCommand, "_load_task", load)
-    _ByLength._application.cache_clear()
+
+    class Recorded:
+        def __init__(self, task):
+            self.task = task
+
+        def from_preset(self):
+            loaded.append(self.task)
+            return summarizer
+
+    monkeypatch.setattr(predict_commands, "application_class", Recorded)
     assert run("short.txt", "--style", style)[0] == 0
     assert loaded == (STYLES[style] or ["text_summarization"])
 
@@ -194,17 +200,18 @@ def test_the_style_auto_compresses_single_sentences_alone(run, monkeypatch):
         def __init__(self, task):
             self.task = task
 
+        def from_preset(self):
+            return self
+
         def run(self, items, quiet, **options):
             return (Summary.verbatim(self.task, [self.task], item) for item in items)
 
-    monkeypatch.setattr(PredictCommand, "_load_task", staticmethod(Named))
-    _ByLength._application.cache_clear()
+    monkeypatch.setattr(predict_commands, "application_class", Named)
     texts = ["One sentence is here.", "Two are here. See?", "Mr. Bell left", ""]
     arguments = [word for text in texts for word in ("--text", text)]
     entries = [json.loads(line) for line in run(*arguments, "--style", "auto", "--json")[1]]
     one, several = "sentence_compression", "text_summarization"
     assert [entry["text"] for entry in entries] == [one, several, one, one]
-    _ByLength._application.cache_clear()
 
 
 def test_a_style_and_a_preset_are_one_too_many(run):

@@ -25,7 +25,7 @@ def recognizer():
 
 @pytest.fixture
 def run(recognizer, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(PredictCommand, "_load", lambda command, preset: recognizer)
+    monkeypatch.setattr(PredictCommand, "load", lambda command, options: recognizer)
     (tmp_path / "a.wav").write_bytes(wav_bytes(say("AB C")))
     (tmp_path / "b.flac").write_bytes(wav_bytes(say("CA"), file_format="FLAC"))
     (tmp_path / "text.wav").write_text("no recording")

@@ -18,7 +18,7 @@ def translator():
 
 @pytest.fixture
 def run(translator, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(PredictCommand, "_load", lambda command, preset: translator)
+    monkeypatch.setattr(PredictCommand, "load", lambda command, options: translator)
     (tmp_path / "text.txt").write_text(f"{TEXT}\n12:30\n", encoding="utf-8")
 
     def run(*arguments):

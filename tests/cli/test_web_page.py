@@ -197,6 +197,17 @@ def test_what_no_browser_sends_is_refused():
     assert "photo" in models.about(models.default)
 
 
+def test_a_model_says_what_it_is_for_and_not_for(monkeypatch):
+    models = web_page.TabModels([PHOTOS], make_captioner(), ImageCaptioner.default_preset)
+    card = {"for": "photos of <dogs>", "not_for": "charts"}
+    monkeypatch.setattr(web_page, "describe", lambda folder: card)
+    page = models.about(models.default)
+    assert "<strong>Made for:</strong> photos of &lt;dogs&gt;." in page
+    assert "<strong>Not for:</strong> charts." in page
+    card["not_for"] = None
+    assert "Not for" not in models.about(models.default)
+
+
 def test_a_text_is_translated_with_the_words_that_were_read(page, applications):
     assert ask(page, TRANSLATIONS, TEXT) == "answer"
     translation = applications[TRANSLATIONS].translate(TEXT, num_best=web_page.NUM_BEST)

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from attention_apps.applications.tasks import load
-from attention_apps.cli import evaluate
-from attention_apps.cli.predict import PredictCommand
+from attention_apps.cli import predict, train
 from attention_apps.training.config import read_config, to_dict
 from tests.fuzz.checks import KINDS
 from tests.fuzz.lab import Lab, seal
@@ -44,8 +43,8 @@ def lab(tmp_path_factory):
         return load_or_take
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PredictCommand, "_load", at_hand(PredictCommand._load))
-        patch.setattr(evaluate, "load", at_hand(load))
+        for command in (predict, train):
+            patch.setattr(command, "load", at_hand(load))
         yield lab
         lab.close()
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from attention_apps.serving.rest_format import TensorInfo
+from attention_apps.serving.rest import TensorInfo
 
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra `serve`")
 pytest.importorskip("starlette", reason="the server needs the extra `serve`")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from attention_apps.serving.client import Client, ServerError
+from attention_apps.serving.rest import Client, ServerError
 from attention_apps.serving.server import ServingLimits
 from tests.serving.fake_model import FakeModel, running
 

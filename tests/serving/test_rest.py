@@ -1,5 +1,6 @@
-"""The client against the server."""
+"""The client against the server, and what `test_server.py` does not show of the format of requests."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -7,12 +8,15 @@ import sys
 import numpy as np
 import pytest
 
-from attention_apps.serving.client import Client, ServerError
-from tests.serving.fake_model import FakeModel, running
+from attention_apps.serving.rest import Client, ServerError, TensorInfo, read_request
+
+INFOS = {"x": TensorInfo("string", (None,))}
 
 
 @pytest.fixture(scope="module")
 def client():
+    from tests.serving.fake_model import FakeModel, running
+
     with running({"fake": FakeModel(), "a name, with: more": FakeModel()}) as (url, _):
         yield Client(url + "/")
 
@@ -57,3 +61,24 @@ def test_an_address_of_another_kind_is_refused(url):
 def test_the_client_needs_no_tensorflow():
     code = "import sys; from attention_apps.serving import Client; print('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
+def test_half_characters_of_json_are_bytes_that_no_utf8_has():
+    request = read_request(b'{"instances": ["\\ud800"]}')
+    assert request.to_inputs(INFOS)["x"].tolist() == [b"\xed\xa0\x80"]
+
+
+def test_outputs_called_bytes_are_base64_and_others_text():
+    request = read_request(b'{"inputs": ["a"]}')
+    outputs = {"sound_bytes": np.array([b"\xff\x00"], object), "text": np.array([b"\xc3\xa4\xff"], object)}
+    expected = {"sound_bytes": [{"b64": "/wA="}], "text": ["ä\ufffd"]}
+    assert json.loads(request.to_response(outputs)) == {"outputs": expected}
+
+
+def test_a_row_may_be_a_list():
+    request = read_request(b'{"instances": [["a", "b"], ["c", "d"]]}')
+    assert request.to_inputs({"x": TensorInfo("string", (None, 2))})["x"].tolist() == [[b"a", b"b"], [b"c", b"d"]]
+
+
+def test_an_empty_signature_name_is_the_default():
+    assert read_request(b'{"instances": ["a"], "signature_name": ""}').signature == "serving_default"
