@@ -1,8 +1,7 @@
-from .application import Application, Evaluation
-from .captioning.caption import Caption
+from .application import Application
+from .captioning.caption import Box, Caption, join_boxes
 from .captioning.captioner import ImageCaptioner
 from .captioning.config import CaptionerConfig, ImageEncoderConfig
-from .captioning.objects import Box, join_boxes
 from .compression.compression import Compression
 from .compression.compressor import SentenceCompressor
 from .compression.config import (
@@ -12,7 +11,7 @@ from .compression.config import (
     TagDecoderConfig,
 )
 from .outputs import ConfidenceConfig
-from .parts import Codec, Examples, OutputOptions, Parts, RawInput, Reader, Reading, Source
+from .parts import Codec, Evaluation, Examples, OutputOptions, Parts, RawInput, Reader, Reading, Source
 from .pipeline import Pipeline
 from .recognition.config import (
     AugmentationConfig,

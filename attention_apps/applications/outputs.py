@@ -1,17 +1,20 @@
-"""From the outputs of the pipeline to a result: what the codecs and results of all applications share."""
+"""What the configurations, codecs and results of all applications share: limits, confidence, and a base class."""
 
 import html
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.checks import require_between
+from attention_apps.checks import require_at_least, require_between, require_fraction
 from attention_apps.training.losses import token_losses
 
 Tensors = dict[str, tf.Tensor]
 
+# The limits of a number that is at least 0 and less than 1, such as a dropout rate.
+FRACTION = "fraction"
 # Keeps logits finite.
 _TINY = 1e-6
 # The number of letters of a text that the `repr` of its result shows, and the height of a page in a notebook.
@@ -19,21 +22,28 @@ _MAX_SHOWN = 60
 _NOTEBOOK_HEIGHT = "22em"
 
 
-def token_probabilities(forced: Tensors) -> tf.Tensor:
-    """Graph code: return the probability of each token of the best text, `(batch, target)`, 1 at padding."""
-    return tf.exp(-token_losses(forced, forced["token_ids"]))
+class Limited:
+    """A configuration whose numbers have limits.
 
+    Attributes:
+        limits: the lowest and the highest value, or `FRACTION`, of fields that are named between spaces. Without a
+            highest value, any larger number is valid. A field that is `None` is not checked.
+    """
 
-def geometric_mean(probabilities: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Graph code: return the geometric mean of `(batch, items)`, weighted by `counts`. 0 if all counts are 0."""
-    counts = tf.cast(counts, probabilities.dtype)
-    total = tf.reduce_sum(counts, axis=1)
-    logs = tf.math.log(tf.maximum(probabilities, 1e-9)) * counts
-    return tf.where(total > 0, tf.exp(tf.reduce_sum(logs, axis=1) / tf.maximum(total, 1)), 0.0)
+    limits: ClassVar[Mapping[str, tuple[float, float | None] | str]] = {}
+
+    def __post_init__(self) -> None:
+        for names, limits in self.limits.items():
+            if isinstance(limits, str):
+                require_fraction(self, *names.split())
+            elif limits[1] is None:
+                require_at_least(self, limits[0], *names.split())
+            else:
+                require_between(self, limits[0], limits[1], *names.split())
 
 
 @dataclass(frozen=True)
-class ConfidenceConfig:
+class ConfidenceConfig(Limited):
     """The calibration of a preset's confidence.
 
     The raw confidence p of an answer is a geometric mean of probabilities. The calibrated confidence is
@@ -48,10 +58,20 @@ class ConfidenceConfig:
     offset: float = 0.0
     threshold: float = 0.0
 
-    def __post_init__(self) -> None:
-        require_between(self, 0, 100, "slope")
-        require_between(self, -100, 100, "offset")
-        require_between(self, 0, 1, "threshold")
+    limits: ClassVar = {"slope": (0, 100), "offset": (-100, 100), "threshold": (0, 1)}
+
+
+def token_probabilities(forced: Tensors) -> tf.Tensor:
+    """Graph code: return the probability of each token of the best text, `(batch, target)`, 1 at padding."""
+    return tf.exp(-token_losses(forced, forced["token_ids"]))
+
+
+def geometric_mean(probabilities: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    """Graph code: return the geometric mean of `(batch, items)`, weighted by `counts`. 0 if all counts are 0."""
+    counts = tf.cast(counts, probabilities.dtype)
+    total = tf.reduce_sum(counts, axis=1)
+    logs = tf.math.log(tf.maximum(probabilities, 1e-9)) * counts
+    return tf.where(total > 0, tf.exp(tf.reduce_sum(logs, axis=1) / tf.maximum(total, 1)), 0.0)
 
 
 def calibrated(raw: tf.Tensor, config: ConfidenceConfig) -> Tensors:
@@ -73,22 +93,37 @@ def clear_rows(outputs: Tensors, rows: tf.Tensor) -> Tensors:
     return cleared
 
 
-def ranked(outputs: dict[str, np.ndarray]) -> list[tuple[str, float]]:
-    """Return text and score of each hypothesis, best first."""
-    return [(text.decode(), score) for text, score in zip(outputs["text"], outputs["score"].tolist(), strict=True)]
+def answer_fields(outputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return what the results of all tasks have: `score`, `tokens`, `alternatives`, `attention` and `confidence`.
 
-
-def best_tokens(outputs: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
-    """Return the tokens of the best text and the attention of each. Sub-words may be single bytes of a character."""
+    Sub-words may be single bytes of a character.
+    """
     written = np.flatnonzero(outputs["tokens"] != b"")
-    return [token.decode(errors="replace") for token in outputs["tokens"][written]], outputs["attention"][written]
+    scores = outputs["score"].tolist()
+    return {
+        "score": scores[0],
+        "tokens": [token.decode(errors="replace") for token in outputs["tokens"][written]],
+        "alternatives": [(text.decode(), score) for text, score in zip(outputs["text"], scores, strict=True)],
+        "attention": outputs["attention"][written],
+        "confidence": float(outputs["confidence"]),
+    }
 
 
 class Result:
     """A text with `score`, `confidence`, `unsure` and `error`, `plot(path=None)` and `to_html(path=None)`.
 
-    Each task has a subclass, a dataclass made with `repr=False`.
+    Each task has a subclass, a dataclass made with `repr=False`, with a default for each field.
     """
+
+    @classmethod
+    def failed(cls, source: Any, error: str) -> Self:
+        """Return the result of an item that could not be read or answered."""
+        return cls(error=error, source=source)  # type: ignore[call-arg] # fields of the subclass
+
+    @property
+    def text(self: Any) -> str:
+        """The text of the best hypothesis. Empty if there is none."""
+        return self.alternatives[0][0] if self.alternatives else ""
 
     def __repr__(self: Any) -> str:
         name = type(self).__name__

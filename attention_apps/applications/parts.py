@@ -1,14 +1,15 @@
 """The parts of an application, and the data that they exchange."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.applications.outputs import Tensors, clear_rows
+from attention_apps.applications.outputs import Limited, Tensors, clear_rows
 from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.decoding import DecodingResult
 from attention_apps.metrics import MetricResult
@@ -87,17 +88,16 @@ class Reader(Protocol):
         Raises:
             ValueError, TypeError or OSError: the item cannot be read. The message says why.
         """
-        ...
 
     def raw_inputs(self) -> dict[str, RawInput]:
         """Return the ways to call an exported model, by the name of the signature."""
-        ...
 
 
-class Codec:
-    """Converts between tokens and text. A task implements the methods that raise `NotImplementedError`.
+class Codec(ABC):
+    """Converts between tokens and text. A task implements the abstract methods.
 
     Attributes:
+        result: the class of the results. Given only an `error` and a `source`, it makes the result of a bad item.
         output_notes: a description of each output of an exported model.
         resources: lookup tables that the graph uses.
         packages: packages to import before an export is loaded.
@@ -107,6 +107,7 @@ class Codec:
         vocabulary: all tokens of the output.
     """
 
+    result: Callable[..., Any]
     output_notes: Mapping[str, str] = {}
     resources: Sequence[Any] = ()
     packages: Sequence[str] = ()
@@ -127,10 +128,11 @@ class Codec:
         """Return additional scorers of the search."""
         return ()
 
+    @abstractmethod
     def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
         """Graph code: converts hypotheses `(batch, num_best, target)` to strings `(batch, num_best)`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
         """Graph code: returns all outputs for a batch of sources, at least `text` and `score`.
 
@@ -141,15 +143,10 @@ class Codec:
             forced: the result of a teacher-forced pass over the best tokens: `token_ids` `(batch, target)`,
                 `attention`, `logits`.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def join(self, reading: Reading, parts: AnsweredParts, options: Any) -> Any:
         """Build the result of an item from the outputs of its sources. `parts` may be empty."""
-        raise NotImplementedError
-
-    def failed(self, item: Any, error: str) -> Any:
-        """Return the result of a bad item."""
-        raise NotImplementedError
 
     def serve(self, outputs: Tensors, context: Tensors, options: Any) -> Tensors:
         """Graph code: returns the outputs of an exported model. Rows whose status is not `ok` have no text."""
@@ -160,15 +157,27 @@ class Codec:
         """Return additional text files of a preset, by name."""
         return {}
 
-    def take_files(self, texts: Mapping[str, str]) -> None:
+    def take_files(self, texts: Mapping[str, str]) -> None:  # noqa: B027 # most codecs have none
         """Load the text files that `files` returned."""
 
 
-class Examples:
+@dataclass(frozen=True)
+class Evaluation:
+    """The texts predicted for a data set, their metrics and confidences, and the number of unusable rows."""
+
+    metrics: dict[str, MetricResult]
+    texts: list[str]
+    references: list[list[str]]
+    sources: list[str]
+    confidences: list[float]
+    skipped: int = 0
+
+
+class Examples(ABC):
     """Rows of a manifest as training examples, with everything that is specific to the data of the task.
 
     Texts are tokenized once: the constructor tokenizes, and `bind` converts tokens to ids as soon as there is a
-    vocabulary. A task implements the methods that raise `NotImplementedError`.
+    vocabulary. A task implements the abstract methods.
 
     Attributes:
         columns: our names of the source column and the target column.
@@ -176,6 +185,10 @@ class Examples:
         reward_metric: the default reward of self-critical training.
         source_signature: shape and type of a batch of the sources that `reading` returns.
         reads_any_length: whether `reading` cuts long sources, so that evaluation has no limits of length.
+        has_fixed_vocabulary: whether the tokens make up any text, so that no word is new or unknown.
+        references: the reference texts of each example: by default the target column.
+        words: the tokens of each target text, for the vocabulary.
+        min_count: how often a word must occur to be in the vocabulary.
     """
 
     columns: tuple[str, str]
@@ -183,31 +196,41 @@ class Examples:
     reward_metric: str
     source_signature: Mapping[str, tf.TensorSpec]
     reads_any_length: bool = False
+    has_fixed_vocabulary: bool = False
+    words: Iterable[Iterable[str]]
+    min_count: int = 1
     codec: Any
 
     def __init__(self, rows: Sequence[Row], config: Any):
         self.rows = rows
         self.config = config
+        self.references = [[row[self.columns[1]]] for row in rows]
 
     @staticmethod
+    @abstractmethod
     def data_check(config: Any, codec: Any) -> DataCheck:
         """Return the data check of this task. Without a codec there is no vocabulary yet."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def metrics(texts: list[str], references: list[list[str]], sources: list[str]) -> dict[str, MetricResult]:
         """Compute the metrics of the task. The first one selects the weights that training keeps."""
-        raise NotImplementedError
 
-    def measure(self, results: Iterable[Any]) -> tuple[dict[str, MetricResult], list[str], list[str]]:
-        """Return metrics, texts and sources, given an iterator over the results of all examples."""
-        texts, sources = map(list, zip(*((result.text, result.source) for result in results), strict=True))
-        references = [self.references(index) for index in range(len(self))]
-        return self.metrics(texts, references, sources), texts, sources
+    def measure(self, results: Iterable[Any]) -> Evaluation:
+        """Evaluate the results of all examples, given one by one, in order."""
+        texts, sources, confidences = map(
+            list,
+            zip(
+                *((result.text, result.source, getattr(result, "confidence", float("nan"))) for result in results),
+                strict=True,
+            ),
+        )
+        metrics = self.metrics(texts, self.references, sources)
+        return Evaluation(metrics, texts, self.references, sources, confidences)
 
     def make_vocabulary(self) -> Vocabulary:
         """Build the vocabulary of a new application."""
-        raise NotImplementedError
+        return Vocabulary.build(self.words, self.min_count)
 
     def new_words(self, codec: Any) -> Iterable[str]:
         """Return the words of the data that fine-tuning adds to the vocabulary."""
@@ -215,9 +238,9 @@ class Examples:
 
     def unknown_rates(self, codec: Any) -> dict[str, float]:
         """Return the fraction of out-of-vocabulary tokens for each text column."""
-        return {}
+        return {self.columns[1]: codec.vocabulary.unknown_rate(self.words)}
 
-    def fit_codec(self, codec: Any) -> None:
+    def fit_codec(self, codec: Any) -> None:  # noqa: B027 # most codecs have none
         """Fit the parts of the codec that depend on the texts, besides the vocabulary."""
 
     def bind(self, codec: Any, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
@@ -230,17 +253,17 @@ class Examples:
         """
         self.codec = codec
 
+    @abstractmethod
     def batches(self, training_config: Any) -> Batches:
         """Return batches of `{"source": ..., "tokens": ...}` for training."""
-        raise NotImplementedError
 
+    @abstractmethod
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return an example for the batches."""
+
+    @abstractmethod
     def reading(self, index: int) -> Reading:
         """Return an example as input of the pipeline. Its `item` names the example."""
-        raise NotImplementedError
-
-    def references(self, index: int) -> list[str]:
-        """Return the reference texts of an example."""
-        return [self.rows[index][self.columns[1]]]
 
     def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
         """Convert token ids that were sampled for examples to texts."""
@@ -248,16 +271,12 @@ class Examples:
         return [text.decode() for text in self.codec.texts(ids[:, tf.newaxis], {})[:, 0].numpy()]
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.references)
 
 
 @dataclass(frozen=True)
-class OutputOptions:
+class OutputOptions(Limited):
     """Options of the post-processing. Tasks add their own fields."""
-
-
-def no_extra_loss(config: Any) -> None:
-    """Return `None`: most tasks train with cross-entropy alone."""
 
 
 @dataclass(frozen=True)
@@ -270,12 +289,12 @@ class Parts:
         model: makes a model from a configuration and a vocabulary.
         examples: the class of the examples.
         load_pretrained: loads pretrained weights into a new model, if there are any.
-        extra_loss: makes an additional training loss from a configuration.
+        extra_loss: makes an additional training loss from a configuration. Most tasks train with cross-entropy alone.
     """
 
     reader: Callable[[Any], Reader]
     codec: Callable[[Any, Vocabulary], Codec]
     model: Callable[[Any, Vocabulary], Seq2Seq]
     examples: type[Examples]
-    load_pretrained: Callable[[Seq2Seq], None] = field(default=lambda model: None)
-    extra_loss: Callable[[Any], Any] = no_extra_loss
+    load_pretrained: Callable[[Seq2Seq], None] = lambda model: None
+    extra_loss: Callable[[Any], Any] = lambda config: None

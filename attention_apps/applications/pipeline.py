@@ -125,7 +125,8 @@ def answer_items(
             except Exception as problem:
                 if raise_errors:
                     raise
-                result = pipeline.codec.failed(piece.reading.item, str(problem) or type(problem).__name__)
+                message = str(problem) or type(problem).__name__
+                result = pipeline.codec.result(error=message, source=piece.reading.item)
             yield result
             parts, error = [], None
 

@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 from attention_apps.applications import Caption, Compression, Summary, Transcript, Translation
 from attention_apps.applications.outputs import (
     ConfidenceConfig,
-    best_tokens,
+    answer_fields,
     calibrated,
     clear_rows,
     geometric_mean,
-    ranked,
     token_probabilities,
 )
 from attention_apps.applications.recognition.transcript import SpokenWord, TranscriptPart
@@ -48,16 +47,21 @@ def test_cleared_rows_hold_nothing_and_the_others_what_they_held():
     assert not cleared["attention"][1].any()
 
 
-def test_hypotheses_are_pairs_of_text_and_score():
-    outputs = {"text": np.array([b"gr\xc3\xbcn", b""], object), "score": np.float32([-0.5, -np.inf])}
-    assert ranked(outputs) == [("grün", -0.5), ("", -np.inf)]
-
-
-def test_tokens_end_with_the_text():
+def test_hypotheses_are_pairs_of_text_and_score_and_tokens_end_with_the_text():
     attention = np.arange(8.0).reshape(4, 2)
-    tokens, rows = best_tokens({"tokens": np.array([b"a", b"b", b"", b""], object), "attention": attention})
-    assert tokens == ["a", "b"]
-    np.testing.assert_array_equal(rows, attention[:2])
+    answer = answer_fields(
+        {
+            "text": np.array([b"gr\xc3\xbcn", b""], object),
+            "score": np.float32([-0.5, -np.inf]),
+            "tokens": np.array([b"a", b"\xc3", b"", b""], object),
+            "attention": attention,
+            "confidence": np.float32(0.25),
+        }
+    )
+    assert (answer["alternatives"], answer["score"]) == ([("grün", -0.5), ("", -np.inf)], -0.5)
+    assert answer["tokens"] == ["a", "\ufffd"]
+    np.testing.assert_array_equal(answer["attention"], attention[:2])
+    assert answer["confidence"] == 0.25
 
 
 RAW = tf.constant([0.0, 0.2, 0.5, 0.9, 1.0])

@@ -26,8 +26,8 @@ class FakeCodec:
             raise RuntimeError
         return reading.item, [None if outputs is None else float(outputs["sum"]) for _, outputs in parts]
 
-    def failed(self, item, error):
-        return item, error
+    def result(self, error, source):
+        return source, error
 
 
 class FakePipeline:

@@ -22,53 +22,6 @@ from attention_apps.training.losses import PointingLoss
 Image = str | PathLike | bytes | PIL.Image.Image | np.ndarray
 
 
-class ImageCaptioner(Application):
-    """Writes a caption for a photo and shows where it looked for each word.
-
-    Example:
-        captioner = ImageCaptioner.from_preset()
-        caption = captioner.caption("photo.jpg")
-        caption.text, caption.attention.shape   # ("a dog runs ...", (words, rows, columns))
-
-    Reference:
-        Xu et al. 2015, "Show, Attend and Tell".
-    """
-
-    task = "image_captioning"
-    config_class = CaptionerConfig
-    default_preset = "show_attend_tell_coco"
-
-    def __init__(self, config: CaptionerConfig | None = None, vocabulary: Vocabulary | None = None):
-        super().__init__(
-            config,
-            vocabulary,
-            Parts(
-                reader=ImageReader,
-                codec=CaptionCodec,
-                model=make_model,
-                examples=CaptionExamples,
-                load_pretrained=lambda model: model.encoder.load_pretrained(),
-                extra_loss=lambda config: PointingLoss(config.box_weight) if config.box_weight else None,
-            ),
-        )
-
-    @overload
-    def caption(self, images: Image, **options: Any) -> Caption: ...
-
-    @overload
-    def caption(self, images: Sequence[Image], **options: Any) -> list[Caption]: ...
-
-    def caption(self, images: Image | Sequence[Image], **options: Any) -> Caption | list[Caption]:
-        """Caption one image or a list of images: paths, bytes, PIL images or arrays.
-
-        A single image that cannot be read raises an error. In a list, its caption has an `error` and no text.
-
-        Args:
-            options: options of the search, such as `beam_size=3, num_best=5`.
-        """
-        return self.answer(images, options)
-
-
 def make_model(config: CaptionerConfig, vocabulary: Vocabulary) -> Seq2Seq:
     """Build the encoder and the decoder of a captioner."""
     encoder = ImageEncoder(
@@ -85,3 +38,44 @@ def make_model(config: CaptionerConfig, vocabulary: Vocabulary) -> Seq2Seq:
     model = Seq2Seq(encoder, make_decoder(config.decoder, len(vocabulary)))
     model.build({"source": {"features": (None, *encoder.feature_shape)}, "tokens": (None, None)})
     return model
+
+
+class ImageCaptioner(Application[CaptionerConfig]):
+    """Writes a caption for a photo and shows where it looked for each word.
+
+    Example:
+        captioner = ImageCaptioner.from_preset()
+        caption = captioner.caption("photo.jpg")
+        caption.text, caption.attention.shape   # ("a dog runs ...", (words, rows, columns))
+
+    Reference:
+        Xu et al. 2015, "Show, Attend and Tell".
+    """
+
+    task = "image_captioning"
+    config_class = CaptionerConfig
+    default_preset = "show_attend_tell_coco"
+    parts = Parts(
+        reader=ImageReader,
+        codec=CaptionCodec,
+        model=make_model,
+        examples=CaptionExamples,
+        load_pretrained=lambda model: model.encoder.load_pretrained(),
+        extra_loss=lambda config: PointingLoss(config.box_weight) if config.box_weight else None,
+    )
+
+    @overload
+    def caption(self, images: Image, **options: Any) -> Caption: ...
+
+    @overload
+    def caption(self, images: Sequence[Image], **options: Any) -> list[Caption]: ...
+
+    def caption(self, images: Image | Sequence[Image], **options: Any) -> Caption | list[Caption]:
+        """Caption one image or a list of images: paths, bytes, PIL images or arrays.
+
+        A single image that cannot be read raises an error. In a list, its caption has an `error` and no text.
+
+        Args:
+            options: options of the search, such as `beam_size=3, num_best=5`.
+        """
+        return self.answer(images, options)

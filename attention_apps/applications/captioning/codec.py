@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from attention_apps.applications.captioning.caption import Caption
 from attention_apps.applications.captioning.reader import STATUSES
-from attention_apps.applications.outputs import best_tokens, calibrated, geometric_mean, ranked, token_probabilities
+from attention_apps.applications.outputs import answer_fields, calibrated, geometric_mean, token_probabilities
 from attention_apps.applications.parts import AnsweredParts, Codec, OutputOptions, Reading, Tensors
 from attention_apps.constants import END
 from attention_apps.decoding import DecodingResult
@@ -18,6 +17,7 @@ from attention_apps.preprocessing.text import join_captions
 class CaptionCodec(Codec):
     """Writes captions in lowercase words of a vocabulary, without punctuation."""
 
+    result = Caption
     output_notes: Mapping[str, str] = {
         "text": "captions, best first",
         "score": "the ranking score of each; higher is better",
@@ -51,18 +51,10 @@ class CaptionCodec(Codec):
     def join(self, reading: Reading, parts: AnsweredParts, options: OutputOptions) -> Caption:
         ((_, outputs),) = parts
         assert outputs is not None  # every photo is answered
-        tokens, attention = best_tokens(outputs)
-        alternatives = ranked(outputs)
         return Caption(
-            *alternatives[0],
-            tokens=tokens,
-            alternatives=alternatives,
-            attention=attention,
-            confidence=float(outputs["confidence"]),
+            outputs["text"][0].decode(),
+            **answer_fields(outputs),
             unsure=bool(outputs["unsure"]),
             source=reading.item,
             pixels=reading.shown,
         )
-
-    def failed(self, item: Any, error: str) -> Caption:
-        return Caption.failed(item, error)

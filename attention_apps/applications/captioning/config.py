@@ -1,11 +1,10 @@
 """The configuration of an image captioner."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from attention_apps.applications.outputs import ConfidenceConfig
+from attention_apps.applications.outputs import FRACTION, ConfidenceConfig, Limited
 from attention_apps.applications.parts import OutputOptions
-from attention_apps.checks import require_between, require_fraction
 from attention_apps.constants import UNKNOWN
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
@@ -13,7 +12,7 @@ from attention_apps.training.config import TrainingConfig
 
 
 @dataclass(frozen=True)
-class ImageEncoderConfig:
+class ImageEncoderConfig(Limited):
     """The network that looks at the photo; see `ImageEncoder`."""
 
     backbone: str = "efficientnet_lite2"
@@ -29,14 +28,11 @@ class ImageEncoderConfig:
     # Average the features of the photo and of its mirror image; only for a frozen backbone.
     mirrored: bool = False
 
-    def __post_init__(self) -> None:
-        require_between(self, 32, 1024, "image_size")
-        require_between(self, 1, 8192, "units")
-        require_fraction(self, "dropout", "region_dropout")
+    limits: ClassVar = {"image_size": (32, 1024), "units": (1, 8192), "dropout region_dropout": FRACTION}
 
 
 @dataclass(frozen=True)
-class CaptionerConfig:
+class CaptionerConfig(Limited):
     """The configuration of an `ImageCaptioner`."""
 
     encoder: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
@@ -71,8 +67,7 @@ class CaptionerConfig:
     # Weight of the loss that draws attention to what a word names, for photos whose rows have `boxes`.
     box_weight: float = 0.0
 
-    def __post_init__(self) -> None:
-        require_between(self, 0, 100, "augmented_views", "box_weight")
+    limits: ClassVar = {"augmented_views box_weight": (0, 100)}
 
     def min_parameters(self, vocabulary_size: int) -> int:
         """The fewest parameters the model can have, known without building it."""

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,18 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-from attention_apps.applications.captioning.caption import Caption
-from attention_apps.applications.captioning.codec import CaptionCodec
-from attention_apps.applications.captioning.config import CaptionerConfig
-from attention_apps.applications.captioning.objects import (
+from attention_apps.applications.captioning.caption import (
     Box,
+    Caption,
     boxes_of_words,
     count_pointing,
     pointing_game,
     read_boxes,
     regions_of_boxes,
 )
-from attention_apps.applications.parts import Examples, Reading, Source
+from attention_apps.applications.captioning.codec import CaptionCodec
+from attention_apps.applications.captioning.config import CaptionerConfig
+from attention_apps.applications.parts import Evaluation, Examples, Reading, Source
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row, group_rows
 from attention_apps.metrics import MetricResult, bleu, cider
@@ -28,7 +29,6 @@ from attention_apps.models import Seq2Seq
 from attention_apps.preprocessing.image import read_image
 from attention_apps.preprocessing.image_graph import augment_image, may_flip, resize_image
 from attention_apps.preprocessing.text import split_captions
-from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
 
 # The second of the cached views of a photo.
@@ -54,12 +54,13 @@ class CaptionExamples(Examples):
         super().__init__(rows, config)
         groups = group_rows(rows, "image")
         self.paths = list(groups)
-        self._captions = [[row["caption"] for row in group] for group in groups.values()]
+        self.references = [[row["caption"] for row in group] for group in groups.values()]
         is_whole = config.encoder.fit == "squash"  # in a cropped photo, boxes lie elsewhere
         self._boxes = [read_boxes(is_whole and group[0].values.get("boxes")) for group in groups.values()]
-        tokens = split_captions([caption for texts in self._captions for caption in texts]).to_list()
-        words = iter([[word.decode() for word in row] for row in tokens])
-        self._words = [[next(words) for _ in texts] for texts in self._captions]
+        tokens = split_captions([caption for texts in self.references for caption in texts]).to_list()
+        self.words, self.min_count = [[word.decode() for word in row] for row in tokens], config.min_count
+        words = iter(self.words)
+        self._words = [[next(words) for _ in texts] for texts in self.references]
 
     # What is particular about the data
 
@@ -70,7 +71,7 @@ class CaptionExamples(Examples):
             "caption",
             probe=_probe,
             probe_name="read_image",
-            tokenize=_tokenize,
+            tokenize=lambda text: [word.decode() for word in _split(tf.constant([text])).numpy()],
             vocabulary=None if codec is None else codec.vocabulary,
             max_target_length=config.max_words,
         )
@@ -80,8 +81,8 @@ class CaptionExamples(Examples):
         bleus = {f"bleu_{order}": bleu(texts, references, max_order=order) for order in (1, 4)}
         return {"cider": cider(texts, references), **bleus}
 
-    def measure(self, results: Iterable[Caption]) -> tuple[dict[str, MetricResult], list[str], list[str]]:
-        """Return metrics, texts and sources, with the pointing game for photos that have boxes."""
+    def measure(self, results: Iterable[Caption]) -> Evaluation:
+        """Evaluate the captions, with the pointing game for photos that have boxes."""
         counts: list[np.ndarray] = []
 
         def count(captions: Iterable[Caption]) -> Iterator[Caption]:
@@ -89,30 +90,29 @@ class CaptionExamples(Examples):
                 counts.append(count_pointing(caption, boxes))
                 yield caption
 
-        metrics, texts, sources = super().measure(count(results))
-        return metrics | pointing_game(counts), texts, sources
-
-    def make_vocabulary(self) -> Vocabulary:
-        return Vocabulary.build(self._all_words(), min_count=self.config.min_count)
-
-    def unknown_rates(self, codec: CaptionCodec) -> dict[str, float]:
-        return {"caption": codec.vocabulary.unknown_rate(self._all_words())}
-
-    def _all_words(self) -> Iterator[list[str]]:
-        return (words for group in self._words for words in group)
+        evaluation = super().measure(count(results))
+        return replace(evaluation, metrics=evaluation.metrics | pointing_game(counts))
 
     # Examples
 
     def bind(self, codec: CaptionCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
-        self.codec, self.encoder, self.training = codec, model.encoder, training
-        self._tokens = [self._encode(group) for group in self._words]
-        self._flips = {path: training and may_flip(texts) for path, texts in zip(self.paths, self._captions)}
-        self.features: FeatureCache | None = None
+        self.codec, self.encoder = codec, model.encoder
+        self._tokens = []
+        for group in self._words:  # at least as many rows as a step uses
+            ids = [[START, *codec.vocabulary.encode(words), END] for words in group]
+            tokens = np.zeros((max(len(ids), self.config.captions_per_image), max(map(len, ids))), np.int32)
+            for row, line in enumerate(ids):
+                tokens[row, : len(line)] = line
+            self._tokens.append(tokens)
+        self._flips = {path: training and may_flip(texts) for path, texts in zip(self.paths, self.references)}
+        self._num_views = self.config.augmented_views if training else 0
+        size = self.config.encoder.image_size
+        spec = tf.TensorSpec((None, size, size, 3), tf.uint8)
+        self.source_signature, self.features = {"image": spec}, None
         if self.config.encoder.trainable_from is None or self.config.augmented_views:
+            self.source_signature = {"features": tf.TensorSpec((None, *self.encoder.feature_shape), tf.float16)}
             self.features = FeatureCache(cache, self._cache_key())
-            size = self.config.encoder.image_size
-            spec = [tf.TensorSpec((None, size, size, 3), tf.uint8)]
-            extract = tf.function(self.encoder.extract, spec, autograph=False).get_concrete_function()
+            extract = tf.function(self.encoder.extract, [spec], autograph=False).get_concrete_function()
             # With constants, TensorFlow fuses convolutions and batch normalization: 1.8 times as fast.
             self._extract = convert_variables_to_constants_v2(extract)
             self.features.fill(self.paths, self._compute_features, quiet=quiet)
@@ -132,25 +132,17 @@ class CaptionExamples(Examples):
             augment=self.augment,
         )
 
-    @property
-    def source_signature(self) -> Mapping[str, tf.TensorSpec]:  # type: ignore[override]
-        if self.features is None:
-            size = self.config.encoder.image_size
-            return {"image": tf.TensorSpec((None, size, size, 3), tf.uint8)}
-        return {"features": tf.TensorSpec((None, *self.encoder.feature_shape), tf.float16)}
-
     def reading(self, index: int) -> Reading:
-        return Reading([Source(self._source(index))], self.paths[index])
-
-    def references(self, index: int) -> list[str]:
-        return self._captions[index]
-
-    def __len__(self) -> int:
-        return len(self.paths)
+        path, config = self.paths[index], self.config.encoder
+        if self.features is not None:
+            return Reading([Source({"features": self.features[path][0]})], path)
+        square = resize_image(tf.constant(read_image(path)), config.image_size, config.fit)
+        return Reading([Source({"image": square.numpy()})], path)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        (source,) = self.reading(index).sources
         tokens = self._tokens[index][: self.config.captions_per_image]
-        return {"source": self._source(index), "tokens": tokens, "index": index}
+        return {"source": source.tensors, "tokens": tokens, "index": index}
 
     def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
         """Return an example with an augmented photo, and a random choice of its captions if it has too many."""
@@ -189,20 +181,6 @@ class CaptionExamples(Examples):
                 regions[place, position] = regions_of_boxes(named, side)
         return regions
 
-    def _source(self, index: int) -> dict[str, np.ndarray]:
-        path, config = self.paths[index], self.config.encoder
-        if self.features is not None:
-            return {"features": self.features[path][0]}
-        return {"image": resize_image(tf.constant(read_image(path)), config.image_size, config.fit).numpy()}
-
-    def _encode(self, group: Sequence[Sequence[str]]) -> np.ndarray:
-        """Return token ids `(captions, time)`, padded to at least as many rows as a step uses."""
-        ids = [[START, *self.codec.vocabulary.encode(words), END] for words in group]
-        tokens = np.zeros((max(len(ids), self.config.captions_per_image), max(map(len, ids))), np.int32)
-        for row, line in enumerate(ids):
-            tokens[row, : len(line)] = line
-        return tokens
-
     def _compute_features(self, paths: Sequence[str]) -> list[np.ndarray]:
         """`(2 + views, positions, channels)` for each photo: as it is, mirrored, and augmented.
 
@@ -220,10 +198,6 @@ class CaptionExamples(Examples):
         (features,) = self._extract(tf.stack(squares))
         features = features.numpy().astype(np.float16)
         return np.split(features, len(paths))
-
-    @property
-    def _num_views(self):
-        return self.config.augmented_views if self.training else 0
 
     def _cache_key(self):
         config, fixed = self.config.encoder, self.encoder.network.non_trainable_weights
@@ -245,10 +219,4 @@ def _probe(path: str) -> None:
     read_image(path)
 
 
-@tf.function(input_signature=[tf.TensorSpec((1,), tf.string)], autograph=False)
-def _tokenize_one(text):
-    return split_captions(text).values
-
-
-def _tokenize(text: str) -> list[str]:
-    return [word.decode() for word in _tokenize_one(tf.constant([text])).numpy()]
+_split = tf.function(lambda text: split_captions(text).values, [tf.TensorSpec((1,), tf.string)], autograph=False)

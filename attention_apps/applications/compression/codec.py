@@ -7,12 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from attention_apps.applications.compression.compression import Compression
-from attention_apps.applications.compression.config import CompressionDecodingOptions, CompressorConfig
+from attention_apps.applications.compression.config import CompressionDecodingOptions
 from attention_apps.applications.outputs import calibrated, geometric_mean, token_probabilities
-from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
-from attention_apps.applications.summarization.codec import STATUS_NOTE, serve_text
+from attention_apps.applications.parts import Tensors
+from attention_apps.applications.summarization.codec import STATUS_NOTE, SummaryCodec
 from attention_apps.applications.summarization.config import SummaryOptions
-from attention_apps.applications.summarization.summary import SummaryLine
 from attention_apps.constants import UNKNOWN, VERY_NEGATIVE
 from attention_apps.decoding import DecodingResult
 from attention_apps.decoding.scorers import Scorer
@@ -25,11 +24,10 @@ from attention_apps.preprocessing.sentences import (
     model_form,
 )
 from attention_apps.preprocessing.text import JOINER
-from attention_apps.preprocessing.vocabulary import Vocabulary
-from attention_apps.preprocessing.word_forms import to_model_forms, unknown_class_ids
+from attention_apps.preprocessing.word_forms import unknown_class_ids
 
 
-class TagCodec(Codec):
+class TagCodec(SummaryCodec):
     """Tags that keep or delete the words of a sentence.
 
     Args:
@@ -46,18 +44,13 @@ class TagCodec(Codec):
         "status": STATUS_NOTE,
     }
 
-    def __init__(self, config: CompressorConfig, vocabulary: Vocabulary):
-        super().__init__(config, vocabulary)
-        self.model_vocabulary = to_model_forms(vocabulary, model_form)
-        self.resources = (self.model_vocabulary.table,)
-
-    @staticmethod
-    def forms(vocabulary: Vocabulary) -> tuple[str, ...]:
-        """Return the words of a vocabulary in the forms that the model knows."""
-        return to_model_forms(vocabulary, model_form).tokens
+    result = Compression
+    model_form = staticmethod(model_form)
+    is_copied = True
+    separator = " "
 
     def prepare(self, source: Tensors) -> Tensors:
-        forms = model_form(source["tokens"])
+        forms = self.model_form(source["tokens"])
         token_ids = self.model_vocabulary.lookup(forms)
         return {"token_ids": tf.where(token_ids == UNKNOWN, unknown_class_ids(forms), token_ids)}
 
@@ -90,21 +83,6 @@ class TagCodec(Codec):
             "attention": tf.linalg.diag(tf.cast(keep, tf.float32)),
         }
 
-    def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Compression:
-        if not parts:
-            return Compression.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
-        lines = [
-            SummaryLine.from_outputs(outputs, source.place, copied=True)
-            for source, outputs in parts
-            if outputs is not None
-        ]
-        separator = " " if options.sentences is None else "\n"
-        threshold = self.config.confidence.threshold
-        return Compression(lines, reading.shown.tokens, separator, threshold, source=reading.item)
-
-    def failed(self, item: Any, error: str) -> Compression:
-        return Compression.failed(item, error)
-
     def serve(self, outputs: Tensors, context: Tensors, options: SummaryOptions) -> Tensors:
         """Join the compressed sentences of each text."""
         if options.sentences is not None:
@@ -122,7 +100,7 @@ class TagCodec(Codec):
             "kept": tokens.with_flat_values(kept).to_tensor(False),
             "source_tokens": tf.strings.regex_replace(tokens.to_tensor(""), JOINER, ""),
         }
-        return serve_text(joined, context)
+        return super().serve(joined, context, options)
 
 
 def _kept(token_ids, tokens):

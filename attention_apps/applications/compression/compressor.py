@@ -15,7 +15,23 @@ from attention_apps.models.copying import TagDecoder
 from attention_apps.preprocessing.vocabulary import Vocabulary
 
 
-class SentenceCompressor(Application):
+def make_model(config: CompressorConfig, vocabulary: Vocabulary) -> Seq2Seq:
+    """Build the encoder and the decoder of a compressor."""
+    encoder = TextEncoder(
+        len(vocabulary),
+        config.encoder.embedding_dim,
+        config.encoder.units,
+        num_layers=config.encoder.num_layers,
+        cell=config.encoder.cell,
+        dropout=config.encoder.dropout,
+        name="encoder",
+    )
+    model = Seq2Seq(encoder, TagDecoder(config.decoder.units, dropout=config.decoder.dropout, name="decoder"))
+    model.build({"source": {"token_ids": (None, None)}, "tokens": (None, None)})
+    return model
+
+
+class SentenceCompressor(Application[CompressorConfig]):
     """Shortens each sentence of a text by deleting words. Kept words keep their spelling.
 
     With `sentences=N`, the text is divided into N parts of about equal size, and only the first sentence of each is
@@ -32,10 +48,7 @@ class SentenceCompressor(Application):
     task = "sentence_compression"
     config_class = CompressorConfig
     default_preset = "sentence_compression_google"
-
-    def __init__(self, config: CompressorConfig | None = None, vocabulary: Vocabulary | None = None):
-        parts = Parts(reader=SentenceReader, codec=TagCodec, model=make_model, examples=CompressionExamples)
-        super().__init__(config, vocabulary, parts)
+    parts = Parts(reader=SentenceReader, codec=TagCodec, model=make_model, examples=CompressionExamples)
 
     @overload
     def compress(self, texts: str | bytes, **options: Any) -> Compression: ...
@@ -52,19 +65,3 @@ class SentenceCompressor(Application):
             options: options of the search and the output, such as `max_words=12, sentences=3`.
         """
         return self.answer(texts, options)
-
-
-def make_model(config: CompressorConfig, vocabulary: Vocabulary) -> Seq2Seq:
-    """Build the encoder and the decoder of a compressor."""
-    encoder = TextEncoder(
-        len(vocabulary),
-        config.encoder.embedding_dim,
-        config.encoder.units,
-        num_layers=config.encoder.num_layers,
-        cell=config.encoder.cell,
-        dropout=config.encoder.dropout,
-        name="encoder",
-    )
-    model = Seq2Seq(encoder, TagDecoder(config.decoder.units, dropout=config.decoder.dropout, name="decoder"))
-    model.build({"source": {"token_ids": (None, None)}, "tokens": (None, None)})
-    return model

@@ -1,17 +1,16 @@
 """The configuration of a sentence compressor."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from attention_apps.applications.outputs import ConfidenceConfig
-from attention_apps.applications.summarization.config import SummaryOptions, require_word_limits
-from attention_apps.checks import require, require_between, require_fraction
-from attention_apps.decoding import DecodingOptions
+from attention_apps.applications.outputs import FRACTION, ConfidenceConfig, Limited
+from attention_apps.applications.summarization.config import SummaryOptions, WordLimits
+from attention_apps.checks import require
 from attention_apps.training.config import TrainingConfig
 
 
 @dataclass(frozen=True)
-class CompressorEncoderConfig:
+class CompressorEncoderConfig(Limited):
     """The network that reads the sentence; see `TextEncoder`."""
 
     embedding_dim: int = 128
@@ -21,26 +20,21 @@ class CompressorEncoderConfig:
     units: int = 224
     cell: Literal["lstm", "gru"] = "lstm"
 
-    def __post_init__(self) -> None:
-        require_between(self, 1, 8192, "embedding_dim", "units")
-        require_between(self, 1, 64, "num_layers")
-        require_fraction(self, "dropout")
+    limits: ClassVar = {"embedding_dim units": (1, 8192), "num_layers": (1, 64), "dropout": FRACTION}
 
 
 @dataclass(frozen=True)
-class TagDecoderConfig:
+class TagDecoderConfig(Limited):
     """The network that keeps or deletes each word; see `TagDecoder`."""
 
     units: int = 256
     dropout: float = 0.1
 
-    def __post_init__(self) -> None:
-        require_between(self, 1, 8192, "units")
-        require_fraction(self, "dropout")
+    limits: ClassVar = {"units": (1, 8192), "dropout": FRACTION}
 
 
 @dataclass(frozen=True)
-class CompressionDecodingOptions(DecodingOptions):
+class CompressionDecodingOptions(WordLimits):
     """`DecodingOptions` with limits on the number of kept words. Punctuation counts as words.
 
     The lengths, n-grams and banned tokens of `DecodingOptions` have no effect, because every word gets one tag.
@@ -49,20 +43,11 @@ class CompressionDecodingOptions(DecodingOptions):
         keep_bias: added to the score of each kept word.
     """
 
-    beam_size: int = 4
-    length_penalty: float = 1.0
-    length_penalty_kind: Literal["gnmt", "average"] = "average"
-    min_words: int = 0
-    max_words: int | None = None
     keep_bias: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_word_limits(self)
 
 
 @dataclass(frozen=True)
-class CompressorConfig:
+class CompressorConfig(Limited):
     """The configuration of a `SentenceCompressor`."""
 
     encoder: CompressorEncoderConfig = field(default_factory=CompressorEncoderConfig)
@@ -78,10 +63,14 @@ class CompressorConfig:
     # The most tokens of a sentence; a longer sentence is cut.
     max_source_length: int = 100
 
+    limits: ClassVar = {
+        "vocabulary_size": (16, 1_000_000),
+        "min_count min_new_count": (1, 1_000_000),
+        "max_source_length": (8, 10_000),
+    }
+
     def __post_init__(self) -> None:
-        require_between(self, 16, 1_000_000, "vocabulary_size")
-        require_between(self, 1, 1_000_000, "min_count", "min_new_count")
-        require_between(self, 8, 10_000, "max_source_length")
+        super().__post_init__()
         smoothing = self.training.label_smoothing
         require(smoothing == 0, "label_smoothing", "0 where words are deleted", smoothing)
 

@@ -1,7 +1,6 @@
 """Training examples: sentences, and which of their words are kept."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,9 @@ from attention_apps.applications.summarization.examples import SummaryExamples
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, compression_rate, token_f1
-from attention_apps.models import Seq2Seq
 from attention_apps.models.copying import DELETE, KEEP
 from attention_apps.preprocessing.sentences import model_form, tokenize_sentence
-from attention_apps.preprocessing.word_forms import TextCorpus, tokens_of
+from attention_apps.preprocessing.word_forms import tokens_of
 from attention_apps.training.config import TrainingConfig
 
 
@@ -32,12 +30,17 @@ class CompressionExamples(SummaryExamples):
     reward_metric = "token_f1"
     source_signature = SentenceReader.signature
 
+    tokenize = staticmethod(tokenize_sentence)
+    model_form = staticmethod(model_form)
+    classifies_forms = True
+
     # What is particular about the data
 
-    @staticmethod
-    def make_corpus(rows: Sequence[Row]) -> TextCorpus:
-        sentences, compressions = (_tokens(rows, column) for column in ("document", "summary"))
-        return TextCorpus(sentences, compressions, model_form=model_form)
+    def read_column(self, name: str) -> Iterator[list[bytes]]:
+        """Tokenize the texts of a column. Rows with `keep` are split at spaces, the others like typed text."""
+        typed = iter(tokens_of([row[name] for row in self.rows if "keep" not in row.values], self.tokenize))
+        for row in self.rows:
+            yield [word.encode() for word in row[name].split()] if "keep" in row.values else next(typed)
 
     @staticmethod
     def data_check(config: CompressorConfig, codec: TagCodec | None) -> DataCheck:
@@ -58,10 +61,6 @@ class CompressionExamples(SummaryExamples):
         }
 
     # Examples
-
-    def bind(self, codec: TagCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
-        self.codec = codec
-        self._encoder_ids = self.corpus.encoder_ids(codec.model_vocabulary, by_form=True)
 
     def batches(self, training_config: TrainingConfig) -> Batches:
         ids = tf.TensorSpec((None,), tf.int32)
@@ -96,13 +95,6 @@ def _problem_with(row: Row) -> str | None:
     if _align(document, summary) is None:
         return "`summary` must be `document` with some of its words left out"
     return None
-
-
-def _tokens(rows: Sequence[Row], column: str) -> Iterator[list[bytes]]:
-    """Yield the tokens of a column. Rows with `keep` are split at spaces, the others like typed text."""
-    typed = iter(tokens_of([row[column] for row in rows if "keep" not in row.values], tokenize_sentence))
-    for row in rows:
-        yield [word.encode() for word in row[column].split()] if "keep" in row.values else next(typed)
 
 
 def _align(document, summary):

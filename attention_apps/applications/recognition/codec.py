@@ -1,24 +1,29 @@
 """Convert transcripts to letters or sub-words, and model outputs to a `Transcript`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.outputs import (
-    best_tokens,
+    answer_fields,
     calibrated,
     clear_rows,
     geometric_mean,
-    ranked,
     token_probabilities,
 )
 from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
 from attention_apps.applications.recognition.config import RecognizerConfig, SpeechDecodingOptions, TranscriptOptions
 from attention_apps.applications.recognition.reader import OK, SILENT, STATUSES, TOO_SHORT, UNCLEAR
-from attention_apps.applications.recognition.transcript import SpokenWord, Transcript, TranscriptPart
-from attention_apps.applications.recognition.word_times import attention_spans, letter_spans, spoken_words
+from attention_apps.applications.recognition.transcript import (
+    SpokenWord,
+    Transcript,
+    TranscriptPart,
+    spoken_words,
+    token_spans,
+)
 from attention_apps.checks import require
 from attention_apps.constants import END, PADDING
 from attention_apps.decoding import DecodingResult
@@ -45,11 +50,18 @@ class SpeechCodec(Codec):
         frame_seconds: the duration of one position of the encoder.
         token_name: the word for a token.
         counts_end: whether the end token counts in the confidence of a text.
+        split: converts a normalized transcript to token ids, without start and end.
+        tokens: graph code that returns the text of each id, with spaces. Padding, start and end are empty.
+        write: graph code that joins the tokens of each hypothesis, `(batch, num_best, target)`.
     """
 
+    result = Transcript
     frame_seconds: float
     token_name: str
     counts_end = False
+    split: Callable[[str], list[int]]
+    tokens: Callable[[tf.Tensor], tf.Tensor]
+    write: Callable[[tf.Tensor], tf.Tensor]
 
     @property
     def output_notes(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -70,12 +82,9 @@ class SpeechCodec(Codec):
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a transcript, without start and end."""
-        raise NotImplementedError
+        return self.split(normalize_transcript(text, self.config.case, self.config.punctuation))
 
-    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Graph code: return the text of each id, with spaces. Padding, start and end are empty."""
-        raise NotImplementedError
-
+    @abstractmethod
     def align(self, source: Tensors, memory: Tensors, forced: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
         """Graph code: return where each token was heard, and its confidence.
 
@@ -83,7 +92,9 @@ class SpeechCodec(Codec):
             The first encoder position of each token and the position after its last, `(batch, target, 2)`, and
             confidences from 0 to 1, `(batch, target)`.
         """
-        raise NotImplementedError
+
+    def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
+        return tf.strings.strip(tf.strings.regex_replace(self.write(token_ids), r"[\s\p{Z}]+", " "))
 
     def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
         token_ids, attention = forced["token_ids"], forced["attention"]
@@ -110,40 +121,26 @@ class SpeechCodec(Codec):
         }
 
     def join(self, reading: Reading, parts: AnsweredParts, options: TranscriptOptions) -> Transcript:
-        made = [self._part(source, outputs, options.min_confidence) for source, outputs in parts]
-        threshold = self.config.confidence.threshold
-        return Transcript(made, self.frame_seconds, threshold, source=reading.item)
-
-    def _part(self, source, outputs, min_confidence):
-        start, end = source.place
-        if outputs is None:
-            return TranscriptPart.silent(start, end)
-        tokens, attention = best_tokens(outputs)
-        alternatives, confidence = ranked(outputs), float(outputs["confidence"])
-        words = [
-            SpokenWord(word.decode(), round(start + begin, 3), round(start + stop, 3), round(sure, 4))
-            for word, begin, stop, sure in zip(
-                *(outputs[name].tolist() for name in ("words", "start", "end", "word_confidence")), strict=True
-            )
-            if word
-        ]
-        if confidence < min_confidence:
-            tokens, attention, words = [], attention[:0], []
-            alternatives = [("", alternatives[0][1]), *alternatives[1:]]
-        return TranscriptPart(
-            start=start,
-            end=end,
-            score=alternatives[0][1],
-            tokens=tokens,
-            alternatives=alternatives,
-            attention=attention[:, : outputs["num_positions"]],
-            words=words,
-            confidence=confidence,
-            envelope=outputs["envelope"][: outputs["num_frames"]].astype(np.float16),
-        )
-
-    def failed(self, item: Any, error: str) -> Transcript:
-        return Transcript.failed(item, error)
+        made = []
+        for source, outputs in parts:
+            start, end = source.place
+            if outputs is None:  # nothing is heard
+                made.append(TranscriptPart(start, end))
+                continue
+            answer = answer_fields(outputs)
+            attention = answer.pop("attention")[:, : outputs["num_positions"]]
+            columns = (outputs[name].tolist() for name in ("words", "start", "end", "word_confidence"))
+            words = [
+                SpokenWord(word.decode(), round(start + begin, 3), round(start + stop, 3), round(sure, 4))
+                for word, begin, stop, sure in zip(*columns, strict=True)
+                if word
+            ]
+            if answer["confidence"] < options.min_confidence:  # the text is withheld
+                answer["tokens"], attention, words = [], attention[:0], []
+                answer["alternatives"][0] = ("", answer["score"])
+            heard = outputs["envelope"][: outputs["num_frames"]].astype(np.float16)
+            made.append(TranscriptPart(start, end, attention=attention, words=words, envelope=heard, **answer))
+        return Transcript(made, self.frame_seconds, self.config.confidence.threshold, source=reading.item)
 
     def serve(self, outputs: Tensors, context: Tensors, options: TranscriptOptions) -> Tensors:
         """Return the outputs of an export. A silent recording has one hypothesis, the empty text, with a score of 0."""
@@ -175,13 +172,8 @@ class LetterCodec(SpeechCodec):
         super().__init__(config, vocabulary)
         self.language_model: NgramModel | None = None
         self.frame_seconds = REDUCTION * config.features.hop
-
-    def letters(self, text: str) -> list[str]:
-        """Return the letters of a transcript, in the case that the configuration says."""
-        return list(normalize_transcript(text, self.config.case, self.config.punctuation))
-
-    def encode(self, text: str) -> list[int]:
-        return self.vocabulary.encode(self.letters(text))
+        self.split, self.tokens = vocabulary.encode, vocabulary.strings
+        self.write = lambda token_ids: tf.strings.reduce_join(vocabulary.strings(token_ids), axis=2)
 
     def fit_language_model(self, texts: Iterable[str], order: int) -> None:
         """Count the n-grams of letters of texts, for searches with a `language_model_weight`."""
@@ -205,19 +197,12 @@ class LetterCodec(SpeechCodec):
             scorers.append(self.language_model.scorer(tf.shape(memory["mask"])[0], options.language_model_weight))
         return scorers
 
-    def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
-        texts = tf.strings.reduce_join(self.vocabulary.strings(token_ids), axis=2)
-        return tf.strings.strip(tf.strings.regex_replace(texts, r"[\s\p{Z}]+", " "))
-
-    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
-        return self.vocabulary.strings(token_ids)
-
     def align(self, source: Tensors, memory: Tensors, forced: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
         letters = tf.where(forced["token_ids"] > END, forced["token_ids"], 0)
         num_letters = tf.math.count_nonzero(letters, axis=1, dtype=tf.int32)
         num_positions = tf.math.count_nonzero(memory["mask"], axis=1, dtype=tf.int32)
         log_probs = tf.nn.log_softmax(tf.cast(memory["ctc_logits"], tf.float32))  # (B, S, V)
-        spans = letter_spans(*align_ctc(log_probs, num_positions, letters, num_letters), forced["attention"])
+        spans = token_spans(forced["attention"], *align_ctc(log_probs, num_positions, letters, num_letters))
         of_letters = tf.gather(log_probs, letters, axis=2, batch_dims=1)  # (B, S, T)
         positions = tf.range(tf.shape(of_letters)[1])[:, tf.newaxis]
         is_inside = (positions >= spans[:, tf.newaxis, :, 0]) & (positions < spans[:, tf.newaxis, :, 1])
@@ -241,13 +226,8 @@ class SubWordCodec(SpeechCodec):
 
     def __init__(self, config: RecognizerConfig, vocabulary: Vocabulary):
         super().__init__(config, vocabulary)
-        self.sub_words = SubWords(vocabulary)
-
-    def encode(self, text: str) -> list[int]:
-        return self.sub_words.encode(normalize_transcript(text, self.config.case, self.config.punctuation))
-
-    def fit_language_model(self, texts: Iterable[str], order: int) -> None:
-        raise ValueError("A language model is for recognizers that write letters. This one writes sub-words.")
+        sub_words = SubWords(vocabulary)
+        self.split, self.tokens, self.write = sub_words.encode, sub_words.spell, sub_words.decode
 
     def prepare(self, source: Tensors) -> Tensors:
         """Pad recordings that are too short for one position, and scale down samples beyond 1."""
@@ -266,12 +246,6 @@ class SubWordCodec(SpeechCodec):
         require(not weight, "language_model_weight", "0 for a recognizer of sub-words", weight)
         return options
 
-    def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
-        return tf.strings.strip(tf.strings.regex_replace(self.sub_words.decode(token_ids), r"[\s\p{Z}]+", " "))
-
-    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
-        return self.sub_words.spell(token_ids)
-
     def outputs(self, source: Tensors, memory: Tensors, result: DecodingResult, forced: Tensors) -> Tensors:
         """Clear the best text if the decoder is sure that there is no speech."""
         silence = tf.nn.softmax(tf.cast(forced["logits"][:, 0], tf.float32))[:, END]
@@ -286,4 +260,4 @@ class SubWordCodec(SpeechCodec):
         return super().outputs(source, memory, result, forced)
 
     def align(self, source: Tensors, memory: Tensors, forced: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
-        return attention_spans(forced["attention"]), token_probabilities(forced)
+        return token_spans(forced["attention"]), token_probabilities(forced)

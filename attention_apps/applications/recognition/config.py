@@ -1,11 +1,11 @@
 """The configuration of a speech recognizer."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from attention_apps.applications.outputs import ConfidenceConfig
+from attention_apps.applications.outputs import FRACTION, ConfidenceConfig, Limited
 from attention_apps.applications.parts import OutputOptions
-from attention_apps.checks import require, require_at_least, require_between, require_fraction
+from attention_apps.checks import require, require_at_least
 from attention_apps.constants import PADDING, START, UNKNOWN
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
@@ -16,7 +16,7 @@ from attention_apps.training.losses import CTCLoss
 
 
 @dataclass(frozen=True)
-class ListenerConfig:
+class ListenerConfig(Limited):
     """The network that listens; see `Listener`."""
 
     units: int = 192
@@ -25,14 +25,11 @@ class ListenerConfig:
     filters: int = 32
     dropout: float = 0.1
 
-    def __post_init__(self) -> None:
-        require_between(self, 1, 4096, "units", "filters")
-        require_between(self, 1, 64, "num_layers")
-        require_fraction(self, "dropout")
+    limits: ClassVar = {"units filters": (1, 4096), "num_layers": (1, 64), "dropout": FRACTION}
 
 
 @dataclass(frozen=True)
-class MoonshineConfig:
+class MoonshineConfig(Limited):
     """A `MoonshineEncoder` and a `MoonshineDecoder`, which see for the arguments."""
 
     dim: int = 288
@@ -51,18 +48,13 @@ class MoonshineConfig:
     # Pairs of decoder layer and head whose attention follows the recording; by default all heads of the last layer.
     alignment_heads: tuple[tuple[int, int], ...] = ()
 
-    def __post_init__(self) -> None:
-        require_between(self, 1, 4096, "dim", "hidden_dim", "max_length")
-        require_between(self, 1, 64, "encoder_layers", "decoder_layers", "num_heads")
-        require_fraction(self, "dropout")
-        require_between(self, 0, 1, "silence_threshold")
-        require_between(self, 0.1, 100, "tokens_per_second")
-
-    def min_parameters(self, vocabulary_size: int) -> int:
-        """The fewest parameters the model can have, known without building it."""
-        encoder = self.encoder_layers * (4 * self.dim + 2 * self.hidden_dim)
-        decoder = self.decoder_layers * (8 * self.dim + 3 * self.hidden_dim)
-        return self.dim * (encoder + decoder + vocabulary_size)
+    limits: ClassVar = {
+        "dim hidden_dim max_length": (1, 4096),
+        "encoder_layers decoder_layers num_heads": (1, 64),
+        "dropout": FRACTION,
+        "silence_threshold": (0, 1),
+        "tokens_per_second": (0.1, 100),
+    }
 
 
 @dataclass(frozen=True)
@@ -97,12 +89,11 @@ class TranscriptOptions(OutputOptions):
 
     min_confidence: float = 0.35
 
-    def __post_init__(self) -> None:
-        require_between(self, 0, 1, "min_confidence")
+    limits: ClassVar = {"min_confidence": (0, 1)}
 
 
 @dataclass(frozen=True)
-class AugmentationConfig:
+class AugmentationConfig(Limited):
     """How training changes recordings, and from which epoch on, counted from 0."""
 
     waveform: AudioAugmentation = field(default_factory=AudioAugmentation)
@@ -114,14 +105,16 @@ class AugmentationConfig:
     # Recordings of noise alone in each epoch; their text is empty.
     noise_alone: int = 0
 
+    limits: ClassVar = {"waveform_from_epoch spectrum_from_epoch noise_alone": (0, None)}
+
     def __post_init__(self) -> None:
-        require_at_least(self, 0, "waveform_from_epoch", "spectrum_from_epoch", "noise_alone")
+        super().__post_init__()
         are_valid = bool(self.tempos) and all(0.5 <= tempo <= 2 for tempo in self.tempos)
         require(are_valid, "tempos", "one or more factors between 0.5 and 2", self.tempos)
 
 
 @dataclass(frozen=True)
-class GroupShare:
+class GroupShare(Limited):
     """How many recordings of a group some epochs have. The manifest's column `group` names the groups.
 
     Args:
@@ -134,15 +127,14 @@ class GroupShare:
     first_epoch: int = 0
     end_epoch: int | None = None
 
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "count")
+    limits: ClassVar = {"count": (1, None)}
 
     def is_in(self, epoch: int) -> bool:
         return self.first_epoch <= epoch and (self.end_epoch is None or epoch < self.end_epoch)
 
 
 @dataclass(frozen=True)
-class RecognizerConfig:
+class RecognizerConfig(Limited):
     """The configuration of a `SpeechRecognizer`. Lengths of recordings, also in `training`, are in seconds.
 
     There are two kinds of models. With a section `moonshine` it is Moonshine, which reads waveforms and writes
@@ -185,15 +177,15 @@ class RecognizerConfig:
     # The longest training recording. Longer recordings are cut at pauses when they are transcribed.
     max_seconds: float = 15.0
 
-    def __post_init__(self) -> None:
-        require_between(self, 1, 120, "max_seconds")
-        require_at_least(self, 0, "short_epochs")
-        require_between(self, 1, 12, "language_model_order")
+    limits: ClassVar = {"max_seconds": (1, 120), "short_epochs": (0, None), "language_model_order": (1, 12)}
 
     def min_parameters(self, vocabulary_size: int) -> int:
         """The fewest parameters the model can have, known without building it."""
-        if self.moonshine is not None:
-            return self.moonshine.min_parameters(vocabulary_size)
+        sizes = self.moonshine
+        if sizes is not None:
+            encoder = sizes.encoder_layers * (4 * sizes.dim + 2 * sizes.hidden_dim)
+            decoder = sizes.decoder_layers * (8 * sizes.dim + 3 * sizes.hidden_dim)
+            return sizes.dim * (encoder + decoder + vocabulary_size)
         listener = self.encoder.num_layers * self.encoder.units**2
         if self.encoder.front_end == "convolutional":
             listener += self.encoder.filters**2

@@ -1,6 +1,6 @@
 """Training examples: recordings and their transcripts, in letters or sub-words."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -56,6 +56,7 @@ class SpeechExamples(Examples):
     def __init__(self, rows: Sequence[Row], config: RecognizerConfig):
         super().__init__(rows, config)
         self._transcripts = [normalize_transcript(row["transcript"], config.case, config.punctuation) for row in rows]
+        self.words, self.references = self._transcripts, [[text] for text in self._transcripts]
 
     # What is particular about the data
 
@@ -93,21 +94,15 @@ class SpeechExamples(Examples):
         references = [[normalize_transcript(text, "lower") for text in of_item] for of_item in references]
         return {"wer": wer(texts, references), "cer": cer(texts, references)}
 
-    def make_vocabulary(self) -> Vocabulary:
-        return Vocabulary.build(map(list, self._transcripts))
-
-    def unknown_rates(self, codec: LetterCodec) -> dict[str, float]:
-        return {"transcript": codec.vocabulary.unknown_rate(map(list, self._transcripts))}
-
-    def fit_codec(self, codec: LetterCodec) -> None:
+    def fit_codec(self, codec: SpeechCodec) -> None:
         """Count the n-grams of the letters, if the configuration asks for a language model."""
-        if self.config.language_model_order is not None:
+        if isinstance(codec, LetterCodec) and self.config.language_model_order is not None:
             codec.fit_language_model(self._transcripts, self.config.language_model_order)
 
     # Examples
 
     def bind(self, codec: SpeechCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
-        self.codec, self.training = codec, training
+        self.codec = codec
         self._reader = AudioReader(self.config)
         if not training:
             return
@@ -118,8 +113,15 @@ class SpeechExamples(Examples):
         noise_count = self.config.augmentation.noise_alone
         seconds = [len(self.waveforms[path]) / SAMPLE_RATE for path in paths]
         self.lengths = np.array([*seconds, *np.linspace(*_NOISE_SECONDS, noise_count)])
+        self.references = [*([text] for text in self._transcripts), *([""] for _ in range(noise_count))]
         self._groups = np.array([row.values.get("group", "") for row in self.rows])
-        self._check_mixture()
+        known = sorted(set(self._groups.tolist()))
+        for share in self.config.mixture:
+            if share.group not in known:
+                raise ValueError(
+                    f"`mixture` must name groups of the data: {', '.join(map(repr, known))}. "
+                    f"Received: group={share.group!r}"
+                )
 
     def batches(self, training_config: TrainingConfig) -> Batches:
         return Batches(
@@ -137,20 +139,20 @@ class SpeechExamples(Examples):
     def reading(self, index: int) -> Reading:
         return self._reader.read(self.rows[index]["audio"], self.config.output)
 
-    def references(self, index: int) -> list[str]:
-        return [self._transcripts[index] if index < len(self.rows) else ""]
-
-    def __len__(self) -> int:
-        return len(self.lengths) if self.training else len(self.rows)
-
     def __getitem__(self, index: int) -> dict[str, Any]:
-        if index >= len(self.rows):
-            return {"waveform": self._noise(index), "tokens": np.array([START, END], np.int32)}
-        return {"waveform": self.waveforms[self.rows[index]["audio"]], "tokens": self._tokens[index]}
+        if index < len(self.rows):
+            return {"waveform": self.waveforms[self.rows[index]["audio"]], "tokens": self._tokens[index]}
+        random = np.random.default_rng([_NOISE_SEED, index])
+        noise = colored_noise(round(self.lengths[index] * SAMPLE_RATE), random.uniform(0, 2), random)
+        noise *= np.float32(10 ** random.uniform(-3, -1))
+        noise = _to_int16(noise * _bursts(len(noise), random) if index % 2 else noise)
+        return {"waveform": noise, "tokens": np.array([START, END], np.int32)}
 
     def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
         """Return an example with a randomly changed recording."""
-        config, waveform = self.config.augmentation, _to_float(example["waveform"])
+        config, waveform = self.config.augmentation, example["waveform"]
+        if waveform.dtype == np.int16:
+            waveform = waveform.astype(np.float32) / _MAX_SAMPLE
         if epoch >= config.waveform_from_epoch:
             waveform = config.waveform(waveform, random)
         return {"source": self.make_source(waveform, random, epoch), "tokens": example["tokens"]}
@@ -184,40 +186,23 @@ class SpeechExamples(Examples):
             selected = short if len(short) else selected
         return selected
 
-    def _check_mixture(self):
-        known = sorted(set(self._groups.tolist()))
-        for share in self.config.mixture:
-            if share.group not in known:
-                raise ValueError(
-                    f"`mixture` must name groups of the data: {', '.join(map(repr, known))}. "
-                    f"Received: group={share.group!r}"
-                )
-
-    def _noise(self, index):
-        random = np.random.default_rng([_NOISE_SEED, index])
-        noise = colored_noise(round(self.lengths[index] * SAMPLE_RATE), random.uniform(0, 2), random)
-        noise *= np.float32(10 ** random.uniform(-3, -1))
-        return _to_int16(noise * _bursts(len(noise), random) if index % 2 else noise)
-
 
 class SubWordExamples(SpeechExamples):
-    """Waveforms and sub-words. The vocabulary is fixed, because sub-words make up any text."""
+    """Waveforms and sub-words."""
+
+    has_fixed_vocabulary = True  # sub-words make up any text
 
     @staticmethod
     def data_check(config: RecognizerConfig, codec: Any) -> DataCheck:
         if codec is None:
             raise ValueError(_NO_VOCABULARY)
         assert config.moonshine is not None
-
-        def sub_words(text: str) -> Sequence[str]:
-            return codec.vocabulary.decode(codec.encode(text))
-
         return DataCheck(
             "audio",
             "transcript",
             probe=audio_seconds,
             probe_name="audio_seconds",
-            tokenize=sub_words,
+            tokenize=lambda text: codec.vocabulary.decode(codec.encode(text)),
             vocabulary=codec.vocabulary,
             max_source_length=config.max_seconds,
             max_target_length=config.moonshine.max_length,
@@ -225,15 +210,6 @@ class SubWordExamples(SpeechExamples):
 
     def make_vocabulary(self) -> Vocabulary:
         raise ValueError(_NO_VOCABULARY)
-
-    def new_words(self, codec: Any) -> Iterable[str]:
-        return ()
-
-    def unknown_rates(self, codec: Any) -> dict[str, float]:
-        return {}
-
-    def fit_codec(self, codec: Any) -> None:
-        """There is no language model of sub-words."""
 
     def trained_source(self) -> dict[str, tf.TensorSpec]:
         return {"waveform": tf.TensorSpec((None,), tf.float32), "lengths": tf.TensorSpec((), tf.int32)}
@@ -264,7 +240,3 @@ def _to_int16(waveform):
     """Return samples as 16-bit integers. A recording louder than 1 is scaled down; its features stay the same."""
     loudest = max(1.0, float(np.abs(waveform).max(initial=0)))
     return np.round(waveform * (_MAX_SAMPLE / loudest)).astype(np.int16)
-
-
-def _to_float(waveform):
-    return waveform.astype(np.float32) / _MAX_SAMPLE if waveform.dtype == np.int16 else waveform

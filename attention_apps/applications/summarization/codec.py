@@ -1,6 +1,6 @@
 """Convert summaries to tokens, and model outputs to a `Summary`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from attention_apps.applications.outputs import (
     token_probabilities,
 )
 from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
-from attention_apps.applications.summarization.config import SummarizerConfig, SummaryDecodingOptions, SummaryOptions
+from attention_apps.applications.summarization.config import SummaryOptions
 from attention_apps.applications.summarization.reader import BLANK, CUT, OK, SHORT, TOO_LONG
 from attention_apps.applications.summarization.summary import Summary, SummaryLine
 from attention_apps.constants import END, SPECIAL_TOKENS, UNKNOWN, VERY_NEGATIVE
@@ -54,18 +54,20 @@ class SummaryCodec(Codec):
         "source_tokens": "the tokens that were read, then empty strings",
         "status": STATUS_NOTE,
     }
+    result: type[Summary] = Summary
+    # The form in which the model sees a word.
+    model_form: Callable[[tf.Tensor], tf.Tensor] = staticmethod(lowercase)
+    # Whether all tokens are copied. By default, the outputs say it for each token.
+    is_copied: bool | None = None
+    # What is between the lines of a text that is not shortened to some of its sentences.
+    separator = "\n"
     # The position of the text in the encoder's input.
     first_position = 0
 
-    def __init__(self, config: SummarizerConfig, vocabulary: Vocabulary):
+    def __init__(self, config: Any, vocabulary: Vocabulary):
         super().__init__(config, vocabulary)
-        self.model_vocabulary = to_model_forms(vocabulary)
+        self.model_vocabulary = to_model_forms(vocabulary, self.model_form)
         self.resources = (self.model_vocabulary.table,)
-
-    @staticmethod
-    def forms(vocabulary: Vocabulary) -> tuple[str, ...]:
-        """Return the words of a vocabulary in the forms that the model knows."""
-        return to_model_forms(vocabulary).tokens
 
     def prepare(self, source: Tensors) -> Tensors:
         tokens = source["tokens"]
@@ -73,16 +75,18 @@ class SummaryCodec(Codec):
         token_ids = tf.where(token_ids == UNKNOWN, unknown_class_ids(tokens), token_ids)
         return {"token_ids": token_ids, "source_ids": copied_ids}
 
-    def search_options(self, options: SummaryDecodingOptions) -> SummaryDecodingOptions:
+    def search_options(self, options: Any) -> Any:
         """Ban the tokens that stand for out-of-vocabulary words."""
         banned = sorted({*options.banned_tokens, UNKNOWN, *UNKNOWN_CLASS_IDS})
         return replace(options, banned_tokens=tuple(banned))
 
-    def scorers(self, memory: Tensors, options: SummaryDecodingOptions) -> Sequence[Any]:
-        source_ids, scorers = memory["source_ids"], []
+    def scorers(self, memory: Tensors, options: Any) -> Sequence[Any]:
+        """Return the limit of words and the penalty of jumps. Where nothing can be copied, there are no jumps."""
+        has_copies, scorers = "source_ids" in memory, []
+        source_ids = memory["source_ids"] if has_copies else tf.zeros([tf.shape(memory["mask"])[0], 0], tf.int32)
         if options.min_words or options.max_words is not None:
             scorers.append(word_limit(self.vocabulary, source_ids, options.min_words, options.max_words))
-        if options.jump_penalty:
+        if options.jump_penalty and has_copies:
             scorers.append(jump_scorer(len(self.vocabulary), source_ids, options.jump_penalty))
         return scorers
 
@@ -112,36 +116,34 @@ class SummaryCodec(Codec):
         }
 
     def join(self, reading: Reading, parts: AnsweredParts, options: SummaryOptions) -> Summary:
+        shown, threshold = reading.shown, self.config.confidence.threshold
         if not parts:
-            return Summary.verbatim(reading.shown.plain, reading.shown.tokens, reading.item)
-        lines = [SummaryLine.from_outputs(outputs, source.place) for source, outputs in parts if outputs is not None]
-        threshold = self.config.confidence.threshold
-        return Summary(lines, reading.shown.tokens, threshold=threshold, source=reading.item)
-
-    def failed(self, item: Any, error: str) -> Summary:
-        return Summary.failed(item, error)
+            return self.result.verbatim(shown.plain, shown.tokens, reading.item)
+        lines = [
+            SummaryLine.from_outputs(outputs, source.place, self.is_copied)
+            for source, outputs in parts
+            if outputs is not None
+        ]
+        separator = self.separator if options.sentences is None else "\n"
+        return self.result(lines, shown.tokens, separator, threshold, source=reading.item)
 
     def serve(self, outputs: Tensors, context: Tensors, options: SummaryOptions) -> Tensors:
+        """Return the outputs of an exported model. A short text is its own summary, a blank one has none."""
         if options.sentences is not None:
             raise ValueError(f"`sentences` must be None in an export. Received: sentences={options.sentences}")
-        return serve_text(outputs, context)
-
-
-def serve_text(outputs: Tensors, context: Tensors) -> Tensors:
-    """Graph code: return the outputs of an exported model. A short text is its own summary, a blank one has none."""
-    status, source_tokens = context["status"], outputs["source_tokens"]
-    is_answered = (status == OK) | (status == CUT)
-    is_short = status == SHORT
-    is_verbatim = is_short[:, tf.newaxis] & (tf.range(tf.shape(outputs["score"])[1]) == 0)
-    outputs = clear_rows(outputs, ~is_answered)
-    return {
-        **outputs,
-        "text": tf.where(is_verbatim, context["plain"][:, tf.newaxis], outputs["text"]),
-        "score": tf.where(is_verbatim, 0.0, outputs["score"]),
-        "confidence": tf.where(is_short, 1.0, outputs["confidence"]),
-        "source_tokens": source_tokens,
-        "status": status,
-    }
+        status, source_tokens = context["status"], outputs["source_tokens"]
+        is_answered = (status == OK) | (status == CUT)
+        is_short = status == SHORT
+        is_verbatim = is_short[:, tf.newaxis] & (tf.range(tf.shape(outputs["score"])[1]) == 0)
+        outputs = clear_rows(outputs, ~is_answered)
+        return {
+            **outputs,
+            "text": tf.where(is_verbatim, context["plain"][:, tf.newaxis], outputs["text"]),
+            "score": tf.where(is_verbatim, 0.0, outputs["score"]),
+            "confidence": tf.where(is_short, 1.0, outputs["confidence"]),
+            "source_tokens": source_tokens,
+            "status": status,
+        }
 
 
 def word_limit(

@@ -1,18 +1,18 @@
 """The configuration of a summarizer."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-from attention_apps.applications.outputs import ConfidenceConfig
+from attention_apps.applications.outputs import FRACTION, ConfidenceConfig, Limited
 from attention_apps.applications.parts import OutputOptions
-from attention_apps.checks import require_at_least, require_between, require_fraction
+from attention_apps.checks import require_at_least
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
 from attention_apps.training.config import TrainingConfig
 
 
 @dataclass(frozen=True)
-class TextEncoderConfig:
+class TextEncoderConfig(Limited):
     """The network that reads the text; see `TextEncoder` and `TransformerEncoder`."""
 
     # Defaults to the decoder's kind, so that one setting makes both a Transformer.
@@ -28,20 +28,32 @@ class TextEncoderConfig:
     num_heads: int = 4
     hidden_dim: int = 512
 
-    def __post_init__(self) -> None:
-        require_between(self, 1, 8192, "embedding_dim", "units", "hidden_dim")
-        require_between(self, 1, 64, "num_layers", "num_heads")
-        require_fraction(self, "dropout")
-
-    def min_parameters(self, kind: str, vocabulary_size: int) -> int:
-        """The fewest parameters that an encoder of a kind can have, known without building it."""
-        width = self.units if kind == "recurrent" else self.embedding_dim
-        layer = width * (width if kind == "recurrent" else width + self.hidden_dim)
-        return vocabulary_size * self.embedding_dim + self.num_layers * layer
+    limits: ClassVar = {
+        "embedding_dim units hidden_dim": (1, 8192),
+        "num_layers num_heads": (1, 64),
+        "dropout": FRACTION,
+    }
 
 
 @dataclass(frozen=True)
-class SummaryDecodingOptions(DecodingOptions):
+class WordLimits(DecodingOptions, Limited):
+    """`DecodingOptions` with limits on the number of words."""
+
+    beam_size: int = 4
+    length_penalty: float = 1.0
+    length_penalty_kind: Literal["gnmt", "average"] = "average"
+    min_words: int = 0
+    max_words: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Limited.__post_init__(self)
+        require_at_least(self, 0, "min_words")
+        require_at_least(self, max(self.min_words, 1), "max_words")
+
+
+@dataclass(frozen=True)
+class SummaryDecodingOptions(WordLimits):
     """`DecodingOptions` with limits on the number of words, counted between spaces, and a penalty for jumps.
 
     Args:
@@ -50,25 +62,11 @@ class SummaryDecodingOptions(DecodingOptions):
             halves of two statements.
     """
 
-    beam_size: int = 4
     max_length: int = 22
-    length_penalty: float = 1.0
-    length_penalty_kind: Literal["gnmt", "average"] = "average"
     no_repeat_ngram_size: int = 3
-    min_words: int = 0
-    max_words: int | None = None
     jump_penalty: float = 0.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_word_limits(self)
-        require_between(self, 0, 100, "jump_penalty")
-
-
-def require_word_limits(options: Any) -> None:
-    """Check `min_words` and `max_words`."""
-    require_at_least(options, 0, "min_words")
-    require_at_least(options, max(options.min_words, 1), "max_words")
+    limits: ClassVar = {"jump_penalty": (0, 100)}
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,31 @@ class SummaryOptions(OutputOptions):
 
     sentences: int | None = None
 
-    def __post_init__(self) -> None:
-        require_at_least(self, 1, "sentences")
+    limits: ClassVar = {"sentences": (1, None)}
+
+
+class TextModelConfig(Limited):
+    """What the configurations of summarizers and translators have in common."""
+
+    encoder: TextEncoderConfig
+    decoder: DecoderConfig
+
+    @property
+    def encoder_kind(self) -> str:
+        """`recurrent` or `transformer`."""
+        return self.encoder.kind or self.decoder.kind
+
+    def min_parameters(self, vocabulary_size: int) -> int:
+        """The fewest parameters the model can have, known without building it."""
+        encoder, is_recurrent = self.encoder, self.encoder_kind == "recurrent"
+        width = encoder.units if is_recurrent else encoder.embedding_dim
+        layer = width * (width if is_recurrent else width + encoder.hidden_dim)
+        size = vocabulary_size * encoder.embedding_dim + encoder.num_layers * layer
+        return max(size, self.decoder.min_parameters(vocabulary_size))  # the embedding may be shared
 
 
 @dataclass(frozen=True)
-class SummarizerConfig:
+class SummarizerConfig(TextModelConfig):
     """The configuration of a `TextSummarizer`."""
 
     encoder: TextEncoderConfig = field(default_factory=TextEncoderConfig)
@@ -117,18 +134,9 @@ class SummarizerConfig:
     # Longer summaries are left out of training.
     max_summary_words: int = 40
 
-    def __post_init__(self) -> None:
-        require_between(self, 16, 1_000_000, "vocabulary_size")
-        require_between(self, 1, 1_000_000, "min_count", "min_new_count")
-        require_between(self, 8, 10_000, "max_source_length")
-        require_between(self, 1, 10_000, "max_summary_words")
-
-    @property
-    def encoder_kind(self) -> str:
-        """`recurrent` or `transformer`."""
-        return self.encoder.kind or self.decoder.kind
-
-    def min_parameters(self, vocabulary_size: int) -> int:
-        """The fewest parameters the model can have, known without building it."""
-        encoder = self.encoder.min_parameters(self.encoder_kind, vocabulary_size)
-        return max(encoder, self.decoder.min_parameters(vocabulary_size))  # the embedding may be shared
+    limits: ClassVar = {
+        "vocabulary_size": (16, 1_000_000),
+        "min_count min_new_count": (1, 1_000_000),
+        "max_source_length": (8, 10_000),
+        "max_summary_words": (1, 10_000),
+    }

@@ -1,6 +1,6 @@
 """Training examples: documents and their summaries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.parts import Examples, Reading
-from attention_apps.applications.summarization.config import SummarizerConfig
-from attention_apps.applications.summarization.reader import TextReader, TextShown, make_sources, plain_token
+from attention_apps.applications.summarization.reader import TextReader, TextShown, Tokenize, make_sources, plain_token
 from attention_apps.constants import END, START, UNKNOWN
 from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, rouge
 from attention_apps.models import Seq2Seq
 from attention_apps.preprocessing import text
 from attention_apps.preprocessing.vocabulary import Vocabulary
-from attention_apps.preprocessing.word_forms import TextCorpus, tokens_of
+from attention_apps.preprocessing.word_forms import TextCorpus, lowercase, to_model_forms, tokens_of
 from attention_apps.training.config import TrainingConfig
 
 # Examples share a batch if their source and target lengths are in the same classes.
@@ -36,17 +35,21 @@ class SummaryExamples(Examples):
     reward_metric = "rouge"
     source_signature = TextReader.signature
 
-    def __init__(self, rows: Sequence[Row], config: SummarizerConfig):
+    tokenize: Tokenize = staticmethod(text.tokenize)
+    model_form: Callable[[tf.Tensor], tf.Tensor] = staticmethod(lowercase)
+    # Whether the class of an out-of-vocabulary word is that of its form, not of its spelling.
+    classifies_forms = False
+
+    def __init__(self, rows: Sequence[Row], config: Any):
         super().__init__(rows, config)
-        self.corpus = self.make_corpus(rows)
+        documents, summaries = map(self.read_column, self.columns)
+        self.corpus = TextCorpus(documents, summaries, self.model_form)
 
     # What is particular about the data
 
-    @staticmethod
-    def make_corpus(rows: Sequence[Row]) -> TextCorpus:
-        """Tokenize the documents and the summaries."""
-        documents, summaries = ([row[name] for row in rows] for name in ("document", "summary"))
-        return TextCorpus(tokens_of(documents, text.tokenize), tokens_of(summaries, text.tokenize))
+    def read_column(self, name: str) -> Iterable[list[bytes]]:
+        """Tokenize the texts of a column."""
+        return tokens_of([row[name] for row in self.rows], self.tokenize)
 
     @staticmethod
     def data_check(config: Any, codec: Any) -> DataCheck:
@@ -61,7 +64,7 @@ class SummaryExamples(Examples):
 
     def new_words(self, codec: Any) -> Iterable[str]:
         found = self.corpus.make_vocabulary(self.config.vocabulary_size, self.config.min_new_count)
-        forms = codec.forms(found)
+        forms = to_model_forms(found, codec.model_form).tokens
         return [word for word, form in zip(found.tokens, forms, strict=True) if form not in codec.model_vocabulary]
 
     def unknown_rates(self, codec: Any) -> dict[str, float]:
@@ -75,25 +78,20 @@ class SummaryExamples(Examples):
         self.codec = codec
         self.vocabulary_size = len(codec.vocabulary)
         self._word_ids = self.corpus.word_ids(codec.model_vocabulary)
-        self._encoder_ids = self.corpus.encoder_ids(codec.model_vocabulary)
+        self._encoder_ids = self.corpus.encoder_ids(codec.model_vocabulary, self.classifies_forms)
 
     def batches(self, training_config: TrainingConfig) -> Batches:
         ids = tf.TensorSpec((None,), tf.int32)
+        sources = np.minimum(self.corpus.documents.lengths, self.config.max_source_length)
+        classes = _classes(sources, _SOURCE_CLASSES) * _TARGET_CLASSES
         return Batches(
             self,
             {"source": {"token_ids": ids, "source_ids": ids}, "tokens": ids},
             batch_size=training_config.batch_size,
-            lengths=self.lengths,
+            lengths=_BETWEEN_CLASSES ** (classes + _classes(self.corpus.summaries.lengths, _TARGET_CLASSES)),
             seed=training_config.seed,
             short_first_epochs=training_config.short_first_epochs,
         )
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """A number per example, similar for examples with similar source and target lengths."""
-        sources = np.minimum(self.corpus.documents.lengths, self.config.max_source_length)
-        classes = _classes(sources, _SOURCE_CLASSES) * _TARGET_CLASSES
-        return _BETWEEN_CLASSES ** (classes + _classes(self.corpus.summaries.lengths, _TARGET_CLASSES))
 
     def reading(self, index: int) -> Reading:
         """Return a document as input of the pipeline: its first tokens as one passage."""

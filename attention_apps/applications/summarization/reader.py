@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.parts import RawInput, Reading, Source, Tensors
-from attention_apps.applications.summarization.config import SummarizerConfig, SummaryOptions
+from attention_apps.applications.summarization.config import SummaryOptions
 from attention_apps.preprocessing import text
 from attention_apps.preprocessing.sentences import count_words, first_passage_lengths, sentence_starts
 from attention_apps.preprocessing.text import JOINER, normalize
@@ -45,15 +45,17 @@ class TextReader:
     With `sentences=N`, N sentences from all over the text are read, each on its own; see `lead_sentences`.
 
     Args:
-        tokenize: graph code that converts strings to tokens.
+        tokenize: graph code that converts strings to tokens, by default that of the class.
     """
+
+    tokenize: Tokenize = staticmethod(text.tokenize)
 
     max_batch_length = float("inf")
     signature: ClassVar[Mapping[str, tf.TensorSpec]] = {"tokens": tf.TensorSpec((None, None), tf.string)}
 
-    def __init__(self, config: SummarizerConfig, tokenize: Tokenize = text.tokenize):
+    def __init__(self, config: Any, tokenize: Tokenize | None = None):
         self.max_length = config.max_source_length
-        self.tokenize = tokenize
+        self.tokenize = tokenize or self.tokenize
 
     def read(self, item: Any, options: SummaryOptions) -> Reading:
         text = read_text(item, self.tokenize)
@@ -74,7 +76,8 @@ class TextReader:
         return {"tokens": padded}, {**context, "status": tf.where(is_cut, CUT, context["status"])}
 
     def raw_inputs(self) -> dict[str, RawInput]:
-        return text_input(self.in_graph)
+        specs = {"text": tf.TensorSpec([None], tf.string)}
+        return {DEFAULT_SIGNATURE: RawInput(self.in_graph, specs, {"text": [_EXAMPLE]}, {"text": _NOTE})}
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,12 +177,6 @@ def make_sources(tokens: Sequence[bytes], passages: Sequence[Span]) -> list[Sour
     return [
         Source({"tokens": np.array(tokens[start:end], object)}, end - start, (start, end)) for start, end in passages
     ]
-
-
-def text_input(in_graph: Callable[..., tuple[Tensors, Tensors]]) -> dict[str, RawInput]:
-    """Return the raw input of an exported model that reads texts."""
-    specs = {"text": tf.TensorSpec([None], tf.string)}
-    return {DEFAULT_SIGNATURE: RawInput(in_graph, specs, {"text": [_EXAMPLE]}, {"text": _NOTE})}
 
 
 def pad(tokens: tf.RaggedTensor) -> tf.Tensor:

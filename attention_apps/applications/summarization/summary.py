@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from attention_apps.applications.outputs import Result, best_tokens, ranked
+from attention_apps.applications.outputs import Result, answer_fields
 from attention_apps.plots.alignment import Alignment, draw_alignments, write_alignments
 
 if TYPE_CHECKING:
@@ -41,18 +41,13 @@ class SummaryLine:
         Args:
             copied: whether all tokens were copied. By default, the outputs say it for each token.
         """
-        tokens, attention = best_tokens(outputs)
-        alternatives = ranked(outputs)
-        of_tokens = outputs["copied"][outputs["tokens"] != b""].tolist() if copied is None else [copied] * len(tokens)
-        return cls(
-            score=alternatives[0][1],
-            tokens=tokens,
-            alternatives=alternatives,
-            attention=attention[:, : passage[1] - passage[0]],
-            copied=of_tokens,
-            passage=passage,
-            confidence=float(outputs["confidence"]),
-        )
+        answer = answer_fields(outputs)
+        if copied is None:
+            of_tokens = outputs["copied"][outputs["tokens"] != b""].tolist()
+        else:
+            of_tokens = [copied] * len(answer["tokens"])
+        attention = answer.pop("attention")[:, : passage[1] - passage[0]]
+        return cls(attention=attention, copied=of_tokens, passage=passage, **answer)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,17 +63,12 @@ class Summary(Result):
         source: the item that was summarized.
     """
 
-    lines: list[SummaryLine]
-    source_tokens: list[str]
+    lines: list[SummaryLine] = field(default_factory=list)
+    source_tokens: list[str] = field(default_factory=list)
     separator: str = "\n"
     threshold: float = 0.0
     error: str | None = None
     source: Any = None
-
-    @classmethod
-    def failed(cls, source: Any, error: str) -> Self:
-        """Return the result of an item that is not a text."""
-        return cls([], [], error=error, source=source)
 
     @classmethod
     def verbatim(cls, text: str, tokens: list[str], source: Any) -> Self:
@@ -89,10 +79,6 @@ class Summary(Result):
         attention = np.eye(len(tokens), dtype=np.float32) if len(tokens) <= _MAX_IDENTITY else None
         line = SummaryLine(0.0, tokens, [(text, 0.0)], attention, [True] * len(tokens), (0, len(tokens)))
         return cls([line] if tokens else [], tokens, source=source)
-
-    @property
-    def text(self) -> str:
-        return self.alternatives[0][0] if self.lines else ""
 
     @property
     def score(self) -> float:

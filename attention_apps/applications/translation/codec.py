@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import tensorflow as tf
 
@@ -32,6 +31,7 @@ class TranslationCodec(Codec):
         vocabulary: word pieces; see `learn_word_pieces`.
     """
 
+    result = Translation
     output_notes: Mapping[str, str] = {
         "text": "translations, best first",
         "score": "what the translations are ranked by, the mean over the sentences; more is better",
@@ -112,9 +112,6 @@ class TranslationCodec(Codec):
             lines.append(SummaryLine(0.0, shown.tokens[span], [(text, 0.0)] * count, None, copied, source.place))
         numbers = [int(shown.line_of[source.place[0]]) for source, _ in parts]
         return Translation.of(lines, numbers, shown.tokens, threshold, reading.item)
-
-    def failed(self, item: Any, error: str) -> Translation:
-        return Translation.failed(item, error)
 
     def serve(self, outputs: Tensors, context: Tensors, options: OutputOptions) -> Tensors:
         """Join the sentences of each text; one without letters is its own translation."""

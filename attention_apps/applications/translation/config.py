@@ -1,18 +1,19 @@
 """The configuration of a translator."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from attention_apps.applications.outputs import ConfidenceConfig
 from attention_apps.applications.parts import OutputOptions
-from attention_apps.applications.summarization.config import TextEncoderConfig
-from attention_apps.checks import require, require_between
+from attention_apps.applications.summarization.config import TextEncoderConfig, TextModelConfig
+from attention_apps.checks import require
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import DecoderConfig
 from attention_apps.training.config import TrainingConfig
 
 
 @dataclass(frozen=True)
-class TranslatorConfig:
+class TranslatorConfig(TextModelConfig):
     """The configuration of a `TextTranslator`, by default the Transformer-tiny of Wu et al. 2021."""
 
     encoder: TextEncoderConfig = field(
@@ -46,20 +47,14 @@ class TranslatorConfig:
     # The longest sentence in bytes of UTF-8. Longer rows are left out of training, longer sentences are cut.
     max_sentence_length: int = 400
 
+    limits: ClassVar = {
+        "vocabulary_size": (270, 1_000_000),
+        "max_sentence_length": (64, 10_000),
+        "piece_dropout": (0, 0.9),
+    }
+
     def __post_init__(self) -> None:
-        require_between(self, 270, 1_000_000, "vocabulary_size")
-        require_between(self, 64, 10_000, "max_sentence_length")
-        require_between(self, 0, 0.9, "piece_dropout")
+        super().__post_init__()
         is_same = self.encoder.embedding_dim == self.decoder.embedding_dim
         width = self.encoder.embedding_dim
         require(is_same or not self.shared_embedding, "embedding_dim", "the same for encoder and decoder", width)
-
-    @property
-    def encoder_kind(self) -> str:
-        """`recurrent` or `transformer`."""
-        return self.encoder.kind or self.decoder.kind
-
-    def min_parameters(self, vocabulary_size: int) -> int:
-        """The fewest parameters the model can have, known without building it."""
-        encoder = self.encoder.min_parameters(self.encoder_kind, vocabulary_size)
-        return max(encoder, self.decoder.min_parameters(vocabulary_size))  # the embedding may be shared

@@ -1,6 +1,6 @@
 """Pairs of texts as training examples."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,13 @@ class TranslationExamples(Examples):
     columns = ("source", "target")
     reward_metric = "bleu_4"
     source_signature = TranslationReader.signature
+    has_fixed_vocabulary = True  # pieces make up any word
 
     def __init__(self, rows: Sequence[Row], config: TranslatorConfig):
         super().__init__(rows, config)
         sources, targets = (tokens_of([row[name] for row in rows], split_words) for name in self.columns)
         self.corpus = TextCorpus(sources, targets, model_form=tf.identity)
+        self._source_names = ("token_ids", "source_ids") if config.decoder.copying else ("token_ids",)
 
     # What is particular about the data
 
@@ -66,9 +68,6 @@ class TranslationExamples(Examples):
             [self.corpus.words[code] for code in column[index]] for column in columns for index in range(len(column))
         )
         return learn_word_pieces(sentences, self.config.vocabulary_size)
-
-    def new_words(self, codec: Any) -> Iterable[str]:
-        return ()  # pieces make up any word
 
     # Examples
 
@@ -123,7 +122,3 @@ class TranslationExamples(Examples):
             "source": dict.fromkeys(self._source_names, source),
             "tokens": np.array([START, *target, END], np.int32),
         }
-
-    @property
-    def _source_names(self):
-        return ("token_ids", "source_ids") if self.config.decoder.copying else ("token_ids",)

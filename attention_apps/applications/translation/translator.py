@@ -11,10 +11,9 @@ from attention_apps.applications.translation.config import TranslatorConfig
 from attention_apps.applications.translation.examples import TranslationExamples
 from attention_apps.applications.translation.reader import TranslationReader
 from attention_apps.applications.translation.translation import Translation
-from attention_apps.preprocessing.vocabulary import Vocabulary
 
 
-class TextTranslator(Application):
+class TextTranslator(Application[TranslatorConfig]):
     """Translates texts, and shows which words it read for each word it wrote.
 
     A text is translated sentence by sentence, and its line breaks are kept. A sentence that is longer than
@@ -34,10 +33,7 @@ class TextTranslator(Application):
     task = "machine_translation"
     config_class = TranslatorConfig
     default_preset = "translation_multi30k_en_de"
-
-    def __init__(self, config: TranslatorConfig | None = None, vocabulary: Vocabulary | None = None):
-        parts = Parts(reader=TranslationReader, codec=TranslationCodec, model=make_model, examples=TranslationExamples)
-        super().__init__(config, vocabulary, parts)
+    parts = Parts(reader=TranslationReader, codec=TranslationCodec, model=make_model, examples=TranslationExamples)
 
     @overload
     def translate(self, texts: str | bytes, **options: Any) -> Translation: ...

@@ -61,7 +61,7 @@ def test_a_caption_is_made_of_the_outputs_of_its_photo(codec):
 
 
 def test_a_photo_that_fails_has_its_error_and_no_text(codec):
-    failed = codec.failed("photo.jpg", "broken")
+    failed = codec.result(error="broken", source="photo.jpg")
     assert (failed.source, failed.error, failed.text, failed.unsure) == ("photo.jpg", "broken", "", False)
 
 

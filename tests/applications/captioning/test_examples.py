@@ -20,8 +20,8 @@ def test_the_captions_of_a_photo_are_one_example(captioner, tmp_path):
     rows = [("photo.png", "A dog runs."), ("two.png", "a cat"), ("photo.png", "a zebra")]
     examples = bound_examples(captioner, write_manifest(tmp_path, rows), tmp_path / "cache", training=False)
     assert len(examples) == 2
-    assert examples.references(0) == ["A dog runs.", "a zebra"]
-    assert examples.references(1) == ["a cat"]
+    assert examples.references[0] == ["A dog runs.", "a zebra"]
+    assert examples.references[1] == ["a cat"]
     tokens = examples[0]["tokens"]
     a, dog, runs = captioner.vocabulary.encode(["a", "dog", "runs"])
     assert tokens[:2].tolist() == [[START, a, dog, runs, END], [START, a, 3, END, 0]]

@@ -74,7 +74,7 @@ def test_good_rows_have_no_problem(good):
 
 def test_references_and_sources_are_those_of_the_rows():
     examples = make_examples(KEPT, TYPED)
-    assert examples.references(0) == ["a dog ."]
+    assert examples.references[0] == ["a dog ."]
     assert examples.reading(0).item == KEPT["document"]
     assert len(examples) == 2
 

@@ -80,7 +80,7 @@ def test_a_text_below_the_least_confidence_is_withheld(codec):
 
 def test_a_recording_without_pieces_or_with_an_error_has_no_text(codec):
     assert codec.join(Reading((), "a.wav"), [], BELIEVE_ALL).text == ""
-    failed = codec.failed("a.wav", "broken")
+    failed = codec.result(error="broken", source="a.wav")
     assert (failed.source, failed.error, failed.text) == ("a.wav", "broken", "")
 
 
@@ -109,10 +109,9 @@ A, B, SPACE = 4, 5, 7
 
 
 def test_letters_are_written_as_the_configuration_says(codec):
-    assert codec.letters("A, b!") == ["A", " ", "B"]
     assert codec.encode("A, b!") == [A, SPACE, B]
-    kept = LetterCodec(make_config(case="lower", punctuation=True), Vocabulary(LETTERS))
-    assert kept.letters("A, b!") == ["a", ",", " ", "b", "!"]
+    kept = LetterCodec(make_config(case="lower", punctuation=True), Vocabulary("a, b!"))
+    assert kept.vocabulary.decode(kept.encode("A, b!")) == ["a", ",", " ", "b", "!"]
 
 
 def test_a_text_has_single_spaces_between_its_words(codec):
@@ -199,11 +198,6 @@ def test_scorers_of_letters_are_refused(sub_word_codec, option):
     options = SpeechDecodingOptions(**{"ctc_weight": 0.0, option: 0.2})
     with pytest.raises(ValueError, match=f"`{option}` must be 0 for a recognizer of sub-words.*=0.2"):
         sub_word_codec.search_options(options)
-
-
-def test_a_language_model_of_sub_words_is_refused(sub_word_codec):
-    with pytest.raises(ValueError, match="recognizers that write letters"):
-        sub_word_codec.fit_language_model(["a b"], order=2)
 
 
 def test_short_recordings_are_padded_and_loud_ones_scaled_down(sub_word_codec):

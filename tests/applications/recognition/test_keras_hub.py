@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from attention_apps import SpeechRecognizer
-from attention_apps.applications.recognition.keras_hub import HubMoonshine
+from attention_apps.applications.recognition.recognizer import HubMoonshine
 from attention_apps.preprocessing.audio import SAMPLE_RATE
 from tests.applications.recognizers import say, wav_bytes, write_corpus
 from tests.models.keras_hub_models import TEXTS, make_moonshine
@@ -69,7 +69,7 @@ def test_ids_and_sub_words_are_those_of_the_tokenizer(recognizer, hub_model):
     for text in (*TEXTS, "Zoë ran, 7 times"):
         ids = recognizer.codec.encode(text)
         assert ids == list(tokenizer(text))
-        assert recognizer.codec.sub_words.decode(tf.constant([ids])).numpy()[0].decode() == text
+        assert recognizer.codec.write(tf.constant([ids])).numpy()[0].decode() == text
 
 
 def test_a_tokenizer_without_bytes_keeps_all_of_its_sub_words():

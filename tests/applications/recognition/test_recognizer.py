@@ -317,7 +317,7 @@ def test_it_is_rewarded_for_a_low_error_rate(tmp_path):
     (history,) = recognizer.fit(manifest, output=tmp_path / "run", quiet=True)
     assert history.steps > 0
     examples = bound_examples(recognizer, manifest, tmp_path)
-    heard = recognizer.vocabulary.encode(list(examples.references(0)[0]))
+    heard = recognizer.vocabulary.encode(list(examples.references[0][0]))
     rewards = recognizer._rewarded(examples).reward([list(heard), list(heard)[1:]], [0, 0])
     assert rewards.tolist() == pytest.approx([0, -1 / len(heard)])
 
@@ -353,6 +353,11 @@ def test_moonshine_writes_words_with_times_and_confidences(moonshine):
     assert len(transcript.alternatives) == 2
     for word in transcript.words:
         assert 0 <= word.start <= word.end <= transcript.seconds
+
+
+def test_a_language_model_of_sub_words_is_refused(moonshine):
+    with pytest.raises(ValueError, match="recognizers that write letters"):
+        moonshine.fit_language_model(["a b"], order=2)
 
 
 def test_moonshine_writes_the_same_text_in_any_company(moonshine):

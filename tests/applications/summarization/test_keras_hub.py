@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from attention_apps import TextSummarizer
-from attention_apps.applications.summarization.keras_hub import HubCodec
+from attention_apps.applications.summarization.summarizer import HubCodec
 from tests.applications.summarizers import write_jsonl
 from tests.models.keras_hub_models import TEXTS, make_bart
 
