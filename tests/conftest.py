@@ -16,6 +16,19 @@ def pytest_addoption(parser):
     parser.addoption("--tutorials", action="store_true", help="run the notebooks of docs/tutorials")
 
 
+def pytest_collection_modifyitems(config, items):
+    """With several workers, files that take long run first, so that at the end no worker waits for another.
+
+    A test that is marked as slow counts as 50 others.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    seconds = collections.Counter()
+    for item in items:
+        seconds[item.path] += 50 if item.get_closest_marker("slow") else 1
+    items.sort(key=lambda item: -seconds[item.path])
+
+
 def pytest_collection_finish():
     """What was imported stays: the garbage collector need not look at it again and again."""
     gc.collect()

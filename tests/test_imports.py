@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import keras
 import pytest
+
+from attention_apps.layers import AdditiveAttention
 
 HEAVY = ("tensorflow", "keras", "keras_hub", "tensorflow_text", "matplotlib", "torch", "jax", "gradio")
 
@@ -90,18 +93,13 @@ def test_onednn_is_on_unless_the_user_has_said_otherwise():
 
 @pytest.mark.slow
 def test_a_fresh_process_loads_a_saved_model_after_importing_the_layers(tmp_path):
-    make = """
-import sys, keras
-from attention_apps.layers import AdditiveAttention
-query, value = keras.Input((3, 4)), keras.Input((5, 6))
-context, weights, _ = AdditiveAttention(7)(query, value)
-keras.Model([query, value], [context, weights]).save(sys.argv[1])
-"""
+    query, value = keras.Input((3, 4)), keras.Input((5, 6))
+    context, weights, _ = AdditiveAttention(7)(query, value)
     load = """
 import sys, keras
 import attention_apps.layers
 print(len(keras.models.load_model(sys.argv[1]).weights))
 """
     path = str(tmp_path / "model.keras")
-    run_python(make, path)
+    keras.Model([query, value], [context, weights]).save(path)
     assert run_python(load, path).split()[-1] == "3"

@@ -1,5 +1,6 @@
 """The presets that come with the package: small, described, whole, and at work."""
 
+import functools
 import io
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +35,10 @@ WORDS_APART = {
 }
 
 
+# One of each preset for all tests, because its graphs take seconds to be made.
+load = functools.cache(attention_apps.load)
+
+
 def of_task(task):
     return [name for name in preset_names() if describe(presets_root() / name)["task"] == task]
 
@@ -58,7 +63,7 @@ def test_all_presets_together_fit_into_the_wheel():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", of_task("text_summarization"))
 def test_a_headline_is_shorter_than_its_text_and_copies_out_of_vocabulary_names(name):
-    summarizer = attention_apps.load(name)
+    summarizer = load(name)
     summaries = summarizer.summarize(list(TEXTS))
     for text, summary in zip(TEXTS, summaries, strict=True):
         assert 3 <= len(summary.text.split()) < len(text.split())
@@ -68,7 +73,7 @@ def test_a_headline_is_shorter_than_its_text_and_copies_out_of_vocabulary_names(
 
 @pytest.mark.parametrize("name", of_task("sentence_compression"))
 def test_a_compressed_sentence_is_made_of_words_of_the_sentence(name):
-    for text, compression in zip(TEXTS, attention_apps.load(name).compress(list(TEXTS)), strict=True):
+    for text, compression in zip(TEXTS, load(name).compress(list(TEXTS)), strict=True):
         kept = letters(compression.text)
         assert 3 <= len(compression.text.split()) < len(text.split())
         rest = iter(letters(text))
@@ -82,7 +87,7 @@ def test_a_translation_is_in_the_other_language_and_aligned(name):
         "translation_multi30k_en_de": ("Zwei", "Hunde", "Schnee"),
         "translation_multi30k_en_fr": ("Deux", "chiens", "neige"),
     }
-    translation = attention_apps.load(name).translate(DESCRIPTIONS[0])
+    translation = load(name).translate(DESCRIPTIONS[0])
     words = expected[name]
     assert [word for word in words if word in translation.tokens] == list(words)
     # "Two dogs are playing in the snow.": each of the three words reads its source word most.
@@ -99,7 +104,7 @@ def test_a_compressed_sentence_keeps_the_negations_and_quantities_of_its_verb(na
     qualifiers = load_recipe("qualifiers", "sentence_compression")
     sentences = qualifiers.make_sentences()
     assert len({sentence.text for sentence in sentences}) == 200
-    compressions = attention_apps.load(name).compress([sentence.text for sentence in sentences])
+    compressions = load(name).compress([sentence.text for sentence in sentences])
     lost = [qualifiers.is_lost(*pair) for pair in zip(sentences, compressions, strict=True)]
     assert sum(lost) <= 0.02 * len(sentences)
     verbs = [sentence.verb in compression.tokens for sentence, compression in zip(sentences, compressions, strict=True)]
@@ -109,7 +114,7 @@ def test_a_compressed_sentence_keeps_the_negations_and_quantities_of_its_verb(na
 @pytest.mark.slow
 @pytest.mark.parametrize("name", of_task("image_captioning"))
 def test_photos_get_captions_of_several_words(name):
-    captions = attention_apps.load(name).caption(sample_photos())
+    captions = load(name).caption(sample_photos())
     assert all(len(caption.tokens) >= 4 for caption in captions)
     assert len({caption.text for caption in captions}) > 1
     assert all(0 < caption.confidence < 1 for caption in captions)
@@ -162,12 +167,13 @@ def letters(token):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", preset_names())
 def test_an_export_says_what_the_preset_says_where_this_package_cannot_be_imported(name, tmp_path):
-    application = attention_apps.load(name)
+    application = load(name)
     key, inputs = INPUTS.get(name) or INPUTS[application.task]
     inputs = list(inputs())
-    folder = application.export(tmp_path / "model", num_best=2)
+    num_best = max(application.config.decoding.num_best, 2)  # where it is the default, the graph is there already
+    folder = application.export(tmp_path / "model", num_best=num_best)
     (outputs,) = call_in_fresh_process(folder, [("serving_default", {key: inputs})], tmp_path)
-    live = list(application.run(inputs, num_best=2))
+    live = list(application.run(inputs, num_best=num_best))
     assert all(result.text for result in live)
     for row, result in enumerate(live):
         assert outputs["status"][row] == b"ok"
@@ -186,12 +192,12 @@ def test_an_export_says_what_the_preset_says_where_this_package_cannot_be_import
 
 @pytest.fixture(scope="module")
 def recognizer():
-    return attention_apps.SpeechRecognizer.from_preset()
+    return load(application_class("speech_recognition").default_preset)
 
 
 @pytest.fixture(scope="module")
 def speller():
-    return attention_apps.load("listen_attend_spell_an4")
+    return load("listen_attend_spell_an4")
 
 
 # Each of unit power, from its number of samples and a generator of random numbers.

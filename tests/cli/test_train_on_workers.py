@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attention_apps.cli import main
 from attention_apps.training.config import to_toml
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
 from tests.training.test_train_step import free_ports
@@ -17,16 +18,19 @@ from tests.training.test_train_step import free_ports
 CHANGES = ("training.epochs=1", "training.batch_size=6", "training.validate_every=1", "training.log_every=1")
 
 
-def start(folder, output, workers=None, index=0):
-    command = [sys.executable, "-m", "attention_apps", "train", "text_summarization", "--quiet"]
+def command(folder):
+    """What is typed after `attention-apps`, but for the output."""
+    words = ["train", "text_summarization", "--quiet"]
     for option, value in (("data", "data.jsonl"), ("validation", "data.jsonl"), ("config", "config.toml")):
-        command += [f"--{option}", str(folder / value)]
-    environment = dict(os.environ)
-    if workers is not None:
-        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
-        environment["TF_CONFIG"] = json.dumps(cluster)
-    root = Path(__file__).parents[2]
-    return subprocess.Popen([*command, "--output", str(output)], env=environment, cwd=root)
+        words += [f"--{option}", str(folder / value)]
+    return words
+
+
+def start(folder, output, workers, index):
+    cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+    words = [sys.executable, "-m", "attention_apps", *command(folder), "--output", str(output)]
+    environment = {**os.environ, "TF_CONFIG": json.dumps(cluster)}
+    return subprocess.Popen(words, env=environment, cwd=Path(__file__).parents[2])
 
 
 def losses(output):
@@ -40,9 +44,9 @@ def test_the_same_command_on_two_workers_trains_as_on_one(tmp_path):
     (tmp_path / "config.toml").write_text(to_toml(make_summarizer(CONFIGS["generate"], CHANGES).config))
     workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
     processes = [start(tmp_path, tmp_path / "two", workers, index) for index in range(2)]
-    processes.append(start(tmp_path, tmp_path / "one"))
     try:
-        assert [process.wait(timeout=400) for process in processes] == [0, 0, 0]
+        assert main([*command(tmp_path), "--output", str(tmp_path / "one")]) == 0
+        assert [process.wait(timeout=400) for process in processes] == [0, 0]
     finally:
         for process in processes:
             process.kill()

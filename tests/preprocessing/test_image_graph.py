@@ -1,7 +1,5 @@
 import io
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import PIL.Image
@@ -20,6 +18,7 @@ from attention_apps.preprocessing.image_graph import (
     resize_image,
     to_rgb,
 )
+from tests.serving.fresh_process import call_in_fresh_process
 
 SIZE = 12
 
@@ -107,22 +106,15 @@ def test_all_bad_and_none_at_all(decode):
 
 @pytest.mark.slow
 def test_a_saved_model_decodes_without_this_package(decode, tmp_path):
-    tf.saved_model.save(exported("squash"), tmp_path / "model")
+    module = exported("squash")
+    tf.saved_model.save(module, tmp_path / "model", signatures=module.decode)
     contents = [GOOD["turned jpeg"], BAD["truncated jpeg"][0], GOOD["transparent png"], BAD["bomb"][0]]
-    np.save(tmp_path / "contents.npy", np.array([np.frombuffer(item, np.uint8) for item in contents], object))
-    program = f"""
-import numpy as np, sys, tensorflow as tf
-contents = [item.tobytes() for item in np.load(r"{tmp_path}/contents.npy", allow_pickle=True)]
-images, status = tf.saved_model.load(r"{tmp_path}/model").decode(contents)
-assert "attention_apps" not in sys.modules
-np.savez(r"{tmp_path}/result.npz", images=images, status=status)
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    calls = [("serving_default", {"image_bytes": contents})]
+    (result,) = call_in_fresh_process(tmp_path / "model", calls, tmp_path)
     images, status = decode(contents)
-    result = np.load(tmp_path / "result.npz")
-    np.testing.assert_array_equal(result["images"], images)
-    np.testing.assert_array_equal(result["status"], status)
-    assert list(result["status"]) == [0, 1, 0, 3]
+    np.testing.assert_array_equal(result["output_0"], images)
+    np.testing.assert_array_equal(result["output_1"], status)
+    assert list(result["output_1"]) == [0, 1, 0, 3]
 
 
 def test_squashing_keeps_everything_and_cropping_the_center():

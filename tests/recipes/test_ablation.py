@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import subprocess
-import sys
 
 import pytest
 
@@ -89,7 +88,8 @@ def test_variants_are_trained_measured_and_not_trained_again(tmp_path, monkeypat
     (recipe / "ablation.toml").write_text(
         f'set = ["training.epochs=1", "training.ema=0.9"]\n{variants}averaged = false\n'
     )
-    subprocess.run([sys.executable, recipe / "run.py", "prepare", "--data", corpus, "--output", data], check=True)
+    run_recipe("text_summarization", "prepare", "--data", corpus, "--output", data)
+    capsys.readouterr()
     monkeypatch.setattr(ablation.subprocess, "run", run_in_this_process)
     command = [recipe / "ablation.toml", "--data", data, "--output", output]
     ablation.main([str(part) for part in command])

@@ -12,7 +12,7 @@ import sacrebleu
 from attention_apps.applications import TranslatorConfig
 from attention_apps.training import read_config
 from tests.applications.translators import make_pairs
-from tests.recipes.loading import APPS, load
+from tests.recipes.loading import APPS, load, run_recipe
 
 RECIPE = APPS / "machine_translation"
 
@@ -104,12 +104,13 @@ def test_bleu_is_that_of_each_length(experiment):
 
 
 @pytest.mark.slow
-def test_every_step_of_the_recipe_runs(tmp_path):
+def test_every_step_of_the_recipe_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(RECIPE)  # evaluate imports a module from there
     corpus, output = write_corpus(tmp_path / "corpus"), tmp_path / "run"
 
     def run(step, *arguments):
-        command = [sys.executable, RECIPE / "run.py", step, "--output", output, "--quiet", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        run_recipe("machine_translation", step, "--output", output, "--quiet", *arguments)
+        return capsys.readouterr().out
 
     assert "train: 32 pairs" in run("prepare", "--data", corpus)
     run("train", "--config", RECIPE / "tiny.toml", "--set", "training.epochs=1")

@@ -146,7 +146,7 @@ class SpeechCodec(Codec):
         """Return the outputs of an export. A silent recording has one hypothesis, the empty text, with a score of 0."""
         outputs = {name: tensor for name, tensor in outputs.items() if name not in _SHOWN}
         status, confidence = context["status"], outputs["confidence"]
-        is_unclear = (status == OK) & (confidence > 0) & (confidence < options.min_confidence)
+        is_unclear = (status == OK) & (confidence < options.min_confidence)
         status = tf.where(is_unclear, UNCLEAR, status)
         is_best = tf.range(tf.shape(outputs["score"])[1]) == 0
         is_empty = (status == SILENT) | (status == TOO_SHORT)
@@ -156,7 +156,7 @@ class SpeechCodec(Codec):
         cleared["text"] = tf.where(is_unclear[:, tf.newaxis] & ~is_best, ranks["text"], cleared["text"])
         cleared["score"] = tf.where(is_unclear[:, tf.newaxis], ranks["score"], no_score)
         cleared["confidence"] = tf.where(is_unclear, confidence, cleared["confidence"])
-        cleared["unsure"] = cleared["unsure"] | is_unclear
+        cleared["unsure"] = cleared["unsure"] | (is_unclear & (confidence > 0))  # as live
         return {**cleared, "status": status}
 
 

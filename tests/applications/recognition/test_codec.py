@@ -102,6 +102,15 @@ def test_an_export_clears_what_it_does_not_stand_behind(codec):
         assert not served[name][1:].any()
 
 
+def test_an_export_calls_a_recording_without_words_unclear(codec):
+    outputs = {name: tf.constant([array]) for name, array in outputs_of(0.0).items()}
+    outputs["text"], outputs["unsure"] = tf.constant([["", "A"]]), tf.constant([False])
+    served = codec.serve(outputs, {"status": tf.constant(["ok"])}, BELIEVE_HALF)
+    served = {name: array.numpy().tolist() for name, array in served.items()}
+    assert (served["status"], served["text"], served["score"]) == ([b"unclear"], [[b"", b"A"]], [[-1, -2]])
+    assert (served["confidence"], served["unsure"]) == ([0], [False])
+
+
 A, B, SPACE = 4, 5, 7
 
 
