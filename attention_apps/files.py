@@ -62,15 +62,18 @@ def rename(source: Path, target: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a new file and wait until it is on disk."""
-    with open(path, "wb", buffering=0) as file:
+    """Write a new file and wait until it is on disk. A link is not followed."""
+    with open(path, "wb", buffering=0, opener=_open_no_link) as file:
         write(file, data)
         sync(file)
 
 
 def append_to_file(path: Path, data: bytes) -> None:
-    """Append to a file, which is created if necessary. Does not wait for the disk: readers must ignore a torn end."""
-    with open(path, "ab", buffering=0) as file:
+    """Append to a file, which is created if necessary. A link is not followed.
+
+    Does not wait for the disk: readers must ignore a torn end.
+    """
+    with open(path, "ab", buffering=0, opener=_open_no_link) as file:
         write(file, data)
 
 
@@ -158,7 +161,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
         BlockingIOError: another process holds the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "ab") as file:
+    with open(folder / ".lock", "ab", opener=_open_no_link) as file:
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -170,6 +173,15 @@ def locked_folder(folder: Path) -> Iterator[None]:
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):  # a file system without locks
                 raise
         yield
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "It is a link. Links are not followed; remove it", path) from None
+        raise
 
 
 @contextmanager

@@ -3,11 +3,12 @@
 Exports a preset and loads the export in a new process, as a server does, for its first answer. Then loads it in this
 process and times it next to the live application, one input at a time, in turns. Then calls it with batches of mixed
 sizes and watches the memory of the process. At the end it starts `attention-apps serve` and sends requests from 1, 8
-and 64 clients; every request must get an answer or a 503. With `--minutes` a mixed load follows (good and bad requests,
-aborted uploads, idle connections), during which the memory of the server is watched.
+and 64 clients; every request must get an answer or a 503. With `--minutes` a mixed load follows (good requests of one
+row and of many, bad requests, aborted uploads, idle connections), during which the memory of the server is watched and
+printed every minute. There, too, a good request must get an answer or a 503, and a bad one also a 400.
 
     python benchmarks/serving.py PRESET INPUT... [--calls 2000] [--repeats 50] [--threads 1] [--seconds 10]
-        [--minutes 60] [--json]
+        [--minutes 60] [--rate 5] [--json]
 
 Inputs are files: photos for a captioner, recordings (WAV) for a recognizer, texts for a summarizer.
 """
@@ -24,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -59,6 +61,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10, help="load on the server with each number of clients")
     parser.add_argument("--minutes", type=float, default=0, help="mixed load on the server, while memory is watched")
+    parser.add_argument("--rate", type=float, default=0, help="requests a second of the mixed load; 0: no limit")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
@@ -164,10 +167,11 @@ def running_server(folder: Path) -> Iterator[tuple[int, int]]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         line = process.stderr.readline()
+        threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would block the server
         yield process.pid, int(line.partition("http://127.0.0.1:")[2].partition("/")[0])
     finally:
         process.terminate()
-        process.communicate()
+        process.wait()
 
 
 def measure_server(folder: Path, name: str, items: list[bytes], options: argparse.Namespace) -> dict[str, float]:
@@ -178,8 +182,14 @@ def measure_server(folder: Path, name: str, items: list[bytes], options: argpars
         for clients in (1, 8, 64):
             figures |= load(port, path, bodies, clients, options.seconds)
         if options.minutes:
-            figures |= watch_mixed_load(process, port, path, bodies, options.minutes)
+            bodies += [mixed_batch(name, items, rows, random.Random(rows)) for rows in (2, 3, 5, 8)]
+            figures |= watch_mixed_load(process, port, path, bodies, options.minutes, options.rate)
     return figures
+
+
+def mixed_batch(name: str, items: list[bytes], rows: int, chance: random.Random) -> bytes:
+    instances = [{name: {"b64": base64.b64encode(chance.choice(items)).decode()}} for _ in range(rows)]
+    return json.dumps({"signature_name": "text", "instances": instances}).encode()
 
 
 def load(port: int, path: str, bodies: list[bytes], clients: int, seconds: float) -> dict[str, float]:
@@ -191,8 +201,7 @@ def load(port: int, path: str, bodies: list[bytes], clients: int, seconds: float
     elapsed = time.monotonic() - start
     statuses = Counter(status for status, _ in answers)
     latencies = sorted(latency for status, latency in answers if status == 200)
-    if set(statuses) - {200, 503}:
-        sys.exit(f"Some requests got neither an answer nor a 503: {dict(statuses)}")
+    check_statuses(statuses, {200, 503})
     return {
         f"answers/s, {clients} clients": statuses[200] / elapsed,
         f"answered %, {clients} clients": 100 * statuses[200] / len(answers),
@@ -202,7 +211,14 @@ def load(port: int, path: str, bodies: list[bytes], clients: int, seconds: float
     }
 
 
-def ask_repeatedly(port: int, path: str, bodies: list[bytes], end: float) -> list[tuple[int, float]]:
+def check_statuses(statuses: Counter[int], expected: set[int]) -> None:
+    if set(statuses) - expected:
+        sys.exit(f"Requests got other answers than {sorted(expected)}: {dict(statuses)}")
+
+
+def ask_repeatedly(
+    port: int, path: str, bodies: list[bytes], end: float, interval: float = 0
+) -> list[tuple[int, float]]:
     """Sends requests over one connection until a point in time; returns status and seconds of each."""
     connection, answers, chance = http.client.HTTPConnection("127.0.0.1", port, timeout=120), [], random.Random()
     while time.monotonic() < end or not answers:
@@ -211,37 +227,54 @@ def ask_repeatedly(port: int, path: str, bodies: list[bytes], end: float) -> lis
         response = connection.getresponse()
         response.read()
         answers.append((response.status, time.monotonic() - start))
+        time.sleep(max(interval - answers[-1][1], 0))
     connection.close()
     return answers
 
 
-def watch_mixed_load(process: int, port: int, path: str, bodies: list[bytes], minutes: float) -> dict[str, float]:
-    """Returns how the server's memory changes from the second tenth of a mixed load to its last."""
+def watch_mixed_load(
+    process: int, port: int, path: str, bodies: list[bytes], minutes: float, rate: float = 0
+) -> dict[str, float]:
+    """Returns how the server's memory changes from the second twelfth of a mixed load to its last.
+
+    Of an hour these are the minutes 5 to 10 and 55 to 60.
+    """
     end, memory = time.monotonic() + 60 * minutes, []
     damaged = [body[: len(body) // 2] for body in bodies] + [b"{}", b'{"instances": [{"b64": "AAAA"}]}']
-    with ThreadPoolExecutor(8) as pool:
-        asking = [pool.submit(ask_repeatedly, port, path, sent, end) for sent in (bodies, bodies, bodies, damaged)]
-        pool.submit(repeat_until, end, lambda: connect_and_leave(port, path, b" " * (8 << 20), 0.0))
-        pool.submit(repeat_until, end, lambda: connect_and_leave(port, path, b"", 1.0))
+    interval = 6 / rate if rate else 0.0  # of each of the six clients
+    with ThreadPoolExecutor(6) as pool:
+        good = [pool.submit(ask_repeatedly, port, path, bodies, end, interval) for _ in range(3)]
+        bad = pool.submit(ask_repeatedly, port, path, damaged, end, interval)
+        pool.submit(repeat_until, end, lambda: connect_and_leave(port, path, b" " * (8 << 20), 0.0), interval)
+        pool.submit(repeat_until, end, lambda: connect_and_leave(port, path, b"", 1.0), interval)
         while time.monotonic() < end:
             memory.append(resident_megabytes(process))
+            if len(memory) % 60 == 1:
+                print(f"minute {len(memory) // 60:3}: {memory[-1]:8.1f} MB", file=sys.stderr, flush=True)
             time.sleep(min(1.0, 0.6 * minutes))
-        requests = sum(len(future.result()) for future in asking)
-    tenth = max(len(memory) // 10, 1)
-    first, last = statistics.mean(memory[tenth : 2 * tenth]), statistics.mean(memory[-tenth:])
+        statuses = Counter(status for future in good for status, _ in future.result())
+        refused = Counter(status for status, _ in bad.result())
+    print(f"statuses: good {dict(statuses)}, bad {dict(refused)}", file=sys.stderr, flush=True)
+    check_statuses(statuses, {200, 503})
+    check_statuses(refused, {200, 400, 503})  # 200: an item of which the outputs say what is wrong with it
+    part = max(len(memory) // 12, 1)
+    first, last = statistics.mean(memory[part : 2 * part]), statistics.mean(memory[-part:])
     return {
         "mixed load minutes": minutes,
-        "mixed load requests": requests,
+        "mixed load requests": statuses.total() + refused.total(),
+        "mixed load answers": statuses[200],
+        "mixed load 503s": statuses[503],
         "server megabytes": first,
         "server megabytes at the end": last,
         "server growth percent": 100 * (last - first) / first,
     }
 
 
-def repeat_until(end: float, action: Callable[[], None]) -> None:
+def repeat_until(end: float, action: Callable[[], None], interval: float = 0) -> None:
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
             action()
+        time.sleep(interval)
 
 
 def connect_and_leave(port: int, path: str, data: bytes, seconds: float) -> None:

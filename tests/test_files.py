@@ -129,3 +129,24 @@ def test_a_folder_has_no_pipes_and_a_broken_link_stays_to_be_reported(tmp_path):
     (tmp_path / "b.jpg").symlink_to("nowhere")
     (tmp_path / "c.jpg").touch()
     assert files.folder_files(str(tmp_path), (".jpg",)) == [str(tmp_path / name) for name in ("b.jpg", "c.jpg")]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="the system cannot refuse links")
+def test_links_in_a_folder_are_not_followed(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"kept")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("training.csv", ".lock"):
+        (folder / name).symlink_to(precious)
+
+    def lock(path):
+        with files.locked_folder(path.parent):
+            pass
+
+    for write in (lock, lambda path: files.write_file(path, b"new"), lambda path: files.append_to_file(path, b"new")):
+        with pytest.raises(OSError, match=r"It is a link\. Links are not followed.*run"):
+            write(folder / "training.csv")
+    files.replace_file(folder / "training.csv", b"new")
+    assert precious.read_bytes() == b"kept"
+    assert (folder / "training.csv").read_bytes() == b"new"

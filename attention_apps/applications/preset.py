@@ -296,12 +296,13 @@ def _decode(folder, name, data):
 
 
 def _parse_config(folder, data) -> Mapping[str, Any]:
+    text = _decode(folder, CONFIG, data)
     try:
-        config = json.loads(_decode(folder, CONFIG, data))
+        config = json.loads(text)
         json.dumps(config, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise ValueError(f"{folder / CONFIG}: a string has half of a surrogate pair") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
         raise ValueError(f"{folder / CONFIG}: not JSON: {error}") from None
     if not isinstance(config, dict) or not isinstance(config.get("task"), str):
         raise ValueError(f"{folder / CONFIG}: must be a JSON object with a `task`")

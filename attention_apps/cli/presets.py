@@ -195,9 +195,11 @@ class ServeCommand:
 def _decoded_pixels(data: bytes) -> int:
     """Return the pixels of an image that the model decodes. It refuses larger ones unread."""
     from attention_apps.preprocessing.image_graph import MAX_PIXELS
-    from attention_apps.preprocessing.image_header import image_cost
+    from attention_apps.preprocessing.image_header import LARGEST_JPEG, image_cost
 
     pixels = image_cost(data)
+    if pixels == LARGEST_JPEG:  # its size was not found, and it may be just below the limit
+        return MAX_PIXELS
     return pixels if pixels <= MAX_PIXELS else 0
 
 

@@ -74,7 +74,7 @@ class PageGuard:
         name = _plain(hosts[0]) if len(hosts) == 1 else ""
         if len(hosts) != 1 or not (name == "localhost" or name in self.hosts or _is_loopback_address(name)):
             raise RefusedRequestError(403, "This Host name is not served here. `--allow-host NAME` adds one.")
-        if any(urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in origins):
+        if any(_place(origin) != hosts[0].lower() for origin in origins):
             raise RefusedRequestError(403, "Requests from pages of other sites are not answered.")
 
     def _check_route(self, scope: Scope) -> None:
@@ -127,6 +127,14 @@ def _plain(host: str) -> str:
     try:
         parts = urlsplit(f"//[{host}]" if is_bare_ipv6 else f"//{host}")
         return (parts.hostname or "").rstrip(".") if "@" not in parts.netloc else ""
+    except ValueError:
+        return ""
+
+
+def _place(origin: str) -> str:
+    """The host and port of an origin in lower case; empty if it has none."""
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
 

@@ -17,6 +17,9 @@ from typing import Any, BinaryIO
 from attention_apps.terminal import printable
 
 MAX_LINE_BYTES = 1_000_000
+# A larger file that unpacks to more than so many times its size is no manifest: gzip reaches a thousand with zeros.
+MAX_GZIP_RATIO, MIN_CHECKED_BYTES = 200, 10_000_000
+_SHOWN_CHARACTERS = 200
 
 _WRONG_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -64,8 +67,7 @@ class LineReader:
     def __iter__(self) -> Iterator[str]:
         if not self.file.is_file():
             raise FileNotFoundError(f"There is no file {self.file}")
-        unpack = gzip.open if self.file.suffix == ".gz" else open
-        with unpack(self.file, "rb") as stream:
+        with _GzipFile(self.file, "rb") if self.file.suffix == ".gz" else open(self.file, "rb") as stream:
             yield from self.lines(stream)
 
     def lines(self, stream: gzip.GzipFile | BinaryIO) -> Iterator[str]:
@@ -104,6 +106,17 @@ class LineReader:
         self.damaged = True
         self.report(message, kind="encoding")
         return ""
+
+
+class _GzipFile(gzip.GzipFile):
+    """A compressed text. Raises an error once it has unpacked far more than any text would."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        line = super().readline(size)
+        place = self.tell()
+        if place > MIN_CHECKED_BYTES and place > MAX_GZIP_RATIO * os.path.getsize(self.name):
+            raise ValueError(f"{self.name} unpacks to more than {MAX_GZIP_RATIO} times its size")
+        return line
 
 
 CAPTION_FILES = ("captions.csv", "captions.tsv", "captions.jsonl", "captions.txt", "*.token.txt")
@@ -164,7 +177,7 @@ class Manifest:
     def _bad_value(self, values: Mapping[str, Any]) -> str | None:
         for column in self.columns.values():
             if column not in values:
-                return f"there is no `{column}`. Found: {', '.join(values)}"
+                return f"there is no `{column}`. Found: {', '.join(values)[:_SHOWN_CHARACTERS]}"
             if not isinstance(values[column], str):
                 return f"`{column}` must be a text. Received: {json.dumps(values[column])[:80]}"
             if re.search("[\0\ud800-\udfff]", values[column]):
@@ -262,7 +275,7 @@ def _with_header(
     for column in columns.values():
         if header.count(column) != 1:
             what = f"has no column `{column}`" if column not in header else f"has several columns `{column}`"
-            raise ValueError(f"{lines.file} {what}. Columns found: {', '.join(header)}")
+            raise ValueError(f"{lines.file} {what}. Columns found: {', '.join(header)[:_SHOWN_CHARACTERS]}")
     seek()
     for number, fields in records:
         if len(fields) == len(header):

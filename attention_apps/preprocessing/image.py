@@ -11,7 +11,7 @@ import PIL.Image
 import PIL.ImageOps
 import tensorflow as tf
 
-from attention_apps.preprocessing.image_formats import MAX_SCANS
+from attention_apps.preprocessing.image_formats import MAX_COMPRESSED_TEXTS, MAX_SCANS
 from attention_apps.preprocessing.image_graph import (
     JPEG_MAGIC,
     MAX_PIXELS,
@@ -20,15 +20,18 @@ from attention_apps.preprocessing.image_graph import (
     decode_image,
     to_rgb,
 )
-from attention_apps.preprocessing.image_header import image_cost
+from attention_apps.preprocessing.image_header import gif_frame, image_cost, tag_bytes
 
 # A file of MAX_PIXELS with four channels of 16 bits fits.
 MAX_FILE_BYTES = 1 << 30
 _TOO_LARGE = f"too large: it has more than the limit of {MAX_PIXELS:,} pixels"
-_TOO_MANY_SCANS = f"too slow to decode: it has more than the limit of {MAX_SCANS} JPEG scans"
-# Pillow runs EPS files as programs, through Ghostscript. The others embed an image of another format, whose size and
-# scans the header does not state.
-_REFUSED_FORMATS = frozenset({"EPS", "BLP", "ICNS", "IPTC", "MIC", "FPX"})
+_LIMITS = f"{MAX_SCANS} JPEG scans or {MAX_COMPRESSED_TEXTS} compressed texts"
+_TOO_SLOW = f"too slow to decode: it has more than the limit of {_LIMITS}"
+# Of Pillow's formats, those of photos. Of the others, EPS is a program, some embed an image of another format, some
+# unpack without limit (FITS), and some are decoded in Python, a pixel at a time (QOI).
+_FORMATS = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG2000", "PCX", "PPM", "TGA", "TIFF", "WEBP")
+# Smaller EXIF data and TIFF files may claim as much.
+_MAX_TAG_BYTES = 1 << 20
 # The brands of HEIC files; AVIF files, which Pillow reads by itself, have others.
 _HEIF_MAGIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1"))
 _DAMAGED = "a truncated or damaged image"
@@ -90,10 +93,12 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
         return _decode_jpeg_or_png(contents, name)
     if contents[4:12] in _HEIF_MAGIC:
         _register_heif(name)
+    if contents.startswith(b"GIF8") and gif_frame(contents) is None:  # Pillow would need hours for its blocks
+        raise ValueError(f"{name} is {_DAMAGED}")
+    _check_tags(contents, name)
     try:
         PIL.Image.init()
-        formats = [name for name in PIL.Image.ID if name not in _REFUSED_FORMATS]
-        image = PIL.Image.open(io.BytesIO(contents), formats=formats)
+        image = PIL.Image.open(io.BytesIO(contents), formats=[name for name in _FORMATS if name in PIL.Image.OPEN])
     except PIL.UnidentifiedImageError as error:
         raise ValueError(f"{name} is not an image, or has an unknown format") from error
     except PIL.Image.DecompressionBombError as error:
@@ -119,19 +124,28 @@ def _decode_jpeg_or_png(contents: bytes, name: str) -> np.ndarray:
         image, status = _decode(tf.constant(contents))
     except (tf.errors.OpError, UnicodeDecodeError) as error:  # UnicodeDecodeError if the error message quotes the bytes
         raise ValueError(f"{name} is {_DAMAGED}") from error
-    if status == ImageStatus.TOO_LARGE:  # the pixels were checked before, so it has too many scans
-        raise ValueError(f"{name} is {_TOO_MANY_SCANS}")
+    if status == ImageStatus.TOO_LARGE:  # the pixels were checked before
+        raise ValueError(f"{name} is {_TOO_SLOW}")
     return image.numpy()
 
 
 def _from_pillow(image: PIL.Image.Image, name: str) -> np.ndarray:
     if image.width * image.height > MAX_PIXELS:
         raise ValueError(f"{name} is {_TOO_LARGE}")
+    exif = image.info.get("exif")
+    if isinstance(exif, bytes):
+        _check_tags(exif.removeprefix(b"Exif\0\0"), name)
     try:
         pixels = _pillow_pixels(PIL.ImageOps.exif_transpose(image))
     except Exception as error:  # as above
         raise ValueError(f"{name} is {_DAMAGED} ({error})") from error
     return _from_array(pixels, name)
+
+
+def _check_tags(block: bytes, name: str) -> None:
+    """Refuse a TIFF or EXIF block whose tags all point to the same bytes: Pillow would copy these for each of them."""
+    if tag_bytes(block) > max(len(block), _MAX_TAG_BYTES):
+        raise ValueError(f"{name} is {_DAMAGED}")
 
 
 def _pillow_pixels(image: PIL.Image.Image) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What TensorFlow leaves out of image files, in graph code.
 
-The EXIF rotation of JPEG and PNG, the number of scans of a JPEG, the size of a PNG, the first frame of a GIF, and the
-header of a BMP.
+The EXIF rotation of JPEG and PNG, the number of scans of a JPEG, the size and the compressed texts of a PNG, the first
+frame of a GIF, and the header of a BMP.
 """
 
 import tensorflow as tf
@@ -137,6 +137,23 @@ def _count_scans(data: tf.Tensor, follows_ff: tf.Tensor) -> tf.Tensor:
 
     _, scans, segments = tf.while_loop(is_inside, skip, (markers[0], 0, 0))
     return (scans > MAX_SCANS) | (segments >= _MAX_JPEG_SEGMENTS)
+
+
+# The compressed texts of a PNG. libpng unpacks up to 8 MB of each and keeps a thousand of them.
+
+# Programs that keep EXIF, IPTC, XMP and a comment as texts write fewer than ten.
+MAX_COMPRESSED_TEXTS = 20
+
+
+def has_too_many_texts(contents: tf.Tensor) -> tf.Tensor:
+    """Return whether a PNG file may have more than `MAX_COMPRESSED_TEXTS` chunks of the kinds `zTXt` and `iTXt`.
+
+    It counts these names anywhere in the file: one appears in pixels by chance once in two gigabytes.
+    """
+    data = tf.pad(tf.io.decode_raw(contents, tf.uint8), [[0, 3]])
+    ends = (data[1:-2] == ord("T")) & (data[2:-1] == ord("X")) & (data[3:] == ord("t"))
+    is_text = ends & ((data[:-3] == ord("z")) | (data[:-3] == ord("i")))
+    return tf.math.count_nonzero(is_text) > MAX_COMPRESSED_TEXTS
 
 
 # The first frame of a GIF. TensorFlow decodes all frames, and a file of a few megabytes can hold gigabytes of frames.

@@ -13,6 +13,7 @@ from attention_apps.preprocessing.image_formats import (
     exif_orientation,
     first_frame,
     has_too_many_scans,
+    has_too_many_texts,
     png_sides,
     read_bmp_header,
     turn_upright,
@@ -35,14 +36,14 @@ class ImageStatus(enum.IntEnum):
     DECODED = 0
     BROKEN = 1  # empty, truncated or damaged
     UNSUPPORTED = 2  # not JPEG, PNG, GIF or BMP of 24 or 32 bits
-    TOO_LARGE = 3  # more than MAX_PIXELS, or a JPEG with more than MAX_SCANS scans
+    TOO_LARGE = 3  # more than MAX_PIXELS, MAX_SCANS of a JPEG or MAX_COMPRESSED_TEXTS of a PNG
 
 
-# The status of a file of each kind, from _JPEG to _OTHER, that must not be decoded: a JPEG with too many scans, a GIF
-# without a whole frame, a BMP without true color. A PNG is judged by its size only.
+# The status of a file of each kind, from _JPEG to _OTHER, that must not be decoded: a JPEG with too many scans, a PNG
+# with too many compressed texts, a GIF without a whole frame, a BMP without true color.
 _REFUSALS = (
     ImageStatus.TOO_LARGE,
-    ImageStatus.BROKEN,
+    ImageStatus.TOO_LARGE,
     ImageStatus.BROKEN,
     ImageStatus.UNSUPPORTED,
     ImageStatus.UNSUPPORTED,
@@ -164,7 +165,7 @@ def _check(contents: tf.Tensor, kind: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             tf.io.extract_jpeg_shape(contents, tf.int64)[:2],
             ~has_too_many_scans(contents),
         ),
-        _PNG: lambda: (contents, png_sides(contents), tf.constant(True)),
+        _PNG: lambda: (contents, png_sides(contents), ~has_too_many_texts(contents)),
         _GIF: lambda: first_frame(contents),
         _BMP: lambda: (contents, *read_bmp_header(contents)),
     }

@@ -2,19 +2,23 @@
 
 import re
 import struct
+import sys
 
 _JPEG_MARKER = re.compile(rb"\xff([\x01-\xcf\xd8-\xfe])")
 _JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
+_MAX_SEGMENTS = 100_000  # of a JPEG before its size
 _MAX_BLOCKS = 20_000  # of a GIF before its first frame
 _MAX_ICONS = 256
+LARGEST_JPEG = 65_535**2
 
 
 def image_cost(data: bytes) -> int:
     """Return the number of pixels to decode for a file, from its header, or 0 if unknown.
 
     Supports JPEG, PNG, GIF (the first frame, or the screen if larger), BMP, WebP and ICO (the largest icon). Never
-    raises: a damaged or truncated header gives 0 or the number that it states.
+    raises: a damaged or truncated header gives 0 or the number that it states, and a JPEG with far too many segments
+    before its size gives `LARGEST_JPEG`.
 
     Example:
 
@@ -31,7 +35,10 @@ def image_cost(data: bytes) -> int:
 
 def _jpeg(data: bytes) -> int:
     position = 2
-    while found := _JPEG_MARKER.search(data, position):
+    for _ in range(_MAX_SEGMENTS):
+        found = _JPEG_MARKER.search(data, position)
+        if not found:
+            return 0
         code, position = found[1][0], found.end()
         if code in _JPEG_SIZES:
             height, width = struct.unpack_from(">HH", data, position + 3)
@@ -40,7 +47,7 @@ def _jpeg(data: bytes) -> int:
             return 0
         if code >= 0xC0 and code != 0xD8:
             position += max(struct.unpack_from(">H", data, position)[0], 2)
-    return 0
+    return LARGEST_JPEG
 
 
 def _png(data: bytes, start: int = 0) -> int:
@@ -50,18 +57,30 @@ def _png(data: bytes, start: int = 0) -> int:
 
 def _gif(data: bytes) -> int:
     width, height = struct.unpack_from("<HH", data, 6)
-    position = 13 + (3 * (2 << data[10] % 8) if data[10] >= 128 else 0)  # after the color table
-    for _ in range(_MAX_BLOCKS):
-        if data[position] != 0x21:
-            break
-        position += 2
-        while data[position]:
-            position += 1 + data[position]
-        position += 1
-    if data[position] != 0x2C:
+    position = gif_frame(data)
+    if not position or data[position] != 0x2C:
         return width * height
     frame_width, frame_height = struct.unpack_from("<HH", data, position + 5)
     return max(width * height, frame_width * frame_height)
+
+
+def gif_frame(data: bytes) -> int | None:
+    """Return where the first frame of a GIF begins; 0 if the file ends before it, or `None` after too many blocks."""
+    try:
+        position = 13 + (3 * (2 << data[10] % 8) if data[10] >= 128 else 0)  # after the color table
+        is_inside = False  # an extension, which is a list of blocks that ends with an empty one
+        for _ in range(_MAX_BLOCKS):
+            if is_inside:
+                is_inside = data[position] > 0
+                position += 1 + data[position]
+            elif data[position] != 0x21:
+                return position
+            else:
+                is_inside = True
+                position += 2
+    except IndexError:
+        return 0
+    return None
 
 
 def _bmp(data: bytes, start: int = 14) -> int:
@@ -95,6 +114,50 @@ def _ico(data: bytes) -> int:
         if start + 24 <= len(data):
             sizes.append(_png(data, start) if data.startswith(b"\x89PNG", start) else _bmp(data, start))
     return max(sizes)
+
+
+# The bytes of a value of each type of a TIFF tag, and the tags that point to further tags: of EXIF, GPS and others.
+_TIFF_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
+_TIFF_FOLDERS = frozenset({0x8769, 0x8825, 0xA005})
+_MAX_TIFF_FOLDERS = 16
+
+
+def tag_bytes(data: bytes) -> int:
+    """Return how many bytes the tags of a TIFF file, or of an EXIF block, claim to have, with those of EXIF and GPS.
+
+    It is 0 if the data are something else. In a good file no two tags share their bytes, so that it is less than the
+    length of the file.
+    """
+    order = {b"II": "<", b"MM": ">"}.get(data[:2])
+    if order is None:
+        return 0
+    is_big = struct.unpack_from(f"{order}H", data.ljust(4, b"\0"), 2)[0] == 43
+    start, count_format, entry = (8, "Q", f"{order}HHQQ") if is_big else (4, "H", f"{order}HHII")
+    inline = 8 if is_big else 4
+    total, seen = 0, set()
+    waiting = [_unpack(f"{order}{'Q' if is_big else 'I'}", data, start)]
+    while waiting:
+        folder = waiting.pop()
+        if folder in seen or not 0 < folder < len(data):
+            continue
+        seen.add(folder)
+        if len(seen) > _MAX_TIFF_FOLDERS:
+            return sys.maxsize
+        first = folder + struct.calcsize(f"{order}{count_format}")
+        size = struct.calcsize(entry)
+        count = min(_unpack(f"{order}{count_format}", data, folder), max(len(data) - first, 0) // size)
+        for tag, kind, values, value in struct.iter_unpack(entry, data[first : first + count * size]):
+            claimed = values * _TIFF_SIZES.get(kind, 1)
+            total += claimed if claimed > inline else 0
+            if tag in _TIFF_FOLDERS:
+                waiting.append(value)
+    return total
+
+
+def _unpack(number_format: str, data: bytes, start: int) -> int:
+    """Return a number, or 0 if the data end before it."""
+    end = start + struct.calcsize(number_format)
+    return struct.unpack_from(number_format, data, start)[0] if end <= len(data) else 0
 
 
 _FORMATS = (

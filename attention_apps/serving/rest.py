@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 _ROWS, _COLUMNS = "instances", "inputs"
+_SHOWN_CHARACTERS = 200
 _SHORT_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
 _JSON_NAMES = {
     str: "strings",
@@ -58,6 +59,12 @@ class PredictRequest:
     in_rows: bool
     values: Any
 
+    @property
+    def rows(self) -> int:
+        """How many rows there seem to be, without a look into them."""
+        columns = self.values.values() if isinstance(self.values, dict) else [self.values]
+        return max((len(column) for column in columns if isinstance(column, list)), default=0)
+
     def to_inputs(self, infos: Mapping[str, TensorInfo]) -> dict[str, np.ndarray]:
         """Convert the values to one array per input, all with the same batch size."""
         columns = self._columns(infos)
@@ -90,7 +97,9 @@ class PredictRequest:
             if not _is_object(one):
                 raise RequestError(400, f"{where} must be an object with {_list(infos)}")
             if one.keys() != infos.keys():
-                raise RequestError(400, f"{where} must have {_list(infos)}. Received: {_list(one) or 'nothing'}")
+                raise RequestError(
+                    400, f"{where} must have {_list(infos)}. Received: {_shorten(_list(one)) or 'nothing'}"
+                )
         return {name: [row[name] for row in self.values] for name in infos} if self.in_rows else self.values
 
 
@@ -104,7 +113,7 @@ def read_request(body: bytes | bytearray) -> PredictRequest:
         raise RequestError(400, f"The body must be a JSON object with either `{_ROWS}` or `{_COLUMNS}`")
     unknown = sorted(content.keys() - {_ROWS, _COLUMNS, "signature_name"})
     if unknown:
-        raise RequestError(400, f"Unknown keys: {', '.join(map(repr, unknown))}")
+        raise RequestError(400, f"Unknown keys: {_shorten(', '.join(map(repr, unknown)))}")
     signature = content.get("signature_name") or "serving_default"
     if not isinstance(signature, str):
         raise RequestError(400, "`signature_name` must be a string")
@@ -121,12 +130,17 @@ def _is_object(value):
     return isinstance(value, dict) and value.keys() != {"b64"}
 
 
+def _shorten(text):
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
 def _list(names):
     return ", ".join(f"`{name}`" for name in names)
 
 
 def _to_array(name, value, info):
     try:
+        _check_depth(value, len(info.shape))
         if info.dtype == "string":
             array = np.array(_to_bytes(value), dtype=object)
             if not all(isinstance(item, bytes) for item in array.flat):
@@ -146,6 +160,16 @@ def _to_array(name, value, info):
         shape = ", ".join("any" if size is None else str(size) for size in info.shape)
         raise RequestError(400, f"`{name}` must be of shape ({shape}). Received: {tuple(array.shape)}")
     return array
+
+
+def _check_depth(value, depth):
+    """Refuse lists inside of what should be values before anything is made of them: there may be millions."""
+    if isinstance(value, list):
+        if depth < 0:
+            raise ValueError("the lists are nested too deeply")
+        for item in value:
+            if isinstance(item, list):
+                _check_depth(item, depth - 1)
 
 
 def _types(value):

@@ -229,13 +229,13 @@ class PredictionServer:
         body.clear()
         if question.signature not in model.inputs:
             choices = ", ".join(sorted(model.inputs))
-            raise RequestError(400, f"{name!r} has no signature {question.signature!r}; it has {choices}")
+            raise RequestError(400, f"{name!r} has no signature {question.signature[:100]!r}; it has {choices}")
+        if question.rows > self.limits.max_batch:
+            limit = f"at most {self.limits.max_batch} rows"
+            raise RequestError(400, f"A request must have {limit}. Received: {question.rows}")
         inputs = question.to_inputs(model.inputs[question.signature])
-        rows = len(next(iter(inputs.values())))
         costs = ((cost, inputs[name]) for name, cost in self.costs.items() if name in inputs)
         pixels = sum(cost(item) for cost, items in costs for item in items.flat)
-        if rows > self.limits.max_batch:
-            raise RequestError(400, f"A request must have at most {self.limits.max_batch} rows. Received: {rows}")
         if pixels > self.limits.max_pixels:
             limit = f"{self.limits.max_pixels:,} pixels"
             raise RequestError(400, f"The images of a request must have at most {limit} together. Received: {pixels:,}")

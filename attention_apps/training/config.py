@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 MAX_FILE_BYTES = 1_000_000
+# tomllib needs quadratic time and memory for a key of many parts, "a.a.a.a = 1".
+MAX_LINE_CHARACTERS = 1_000
 
 Config = TypeVar("Config")
 # Chosen when training begins, to fit the number of examples and steps: see `scale_to_data`.
@@ -232,10 +234,15 @@ def _read_toml(path: Path) -> dict[str, Any]:
     if path.stat().st_size > MAX_FILE_BYTES:
         raise ValueError(f"{path}: a configuration file must have at most {MAX_FILE_BYTES:,} bytes.")
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > MAX_LINE_CHARACTERS:
+            raise ValueError(f"{path}, line {number}: a line must have at most {MAX_LINE_CHARACTERS:,} characters.")
+    try:
+        return pydantic_core.to_jsonable_python(tomllib.loads(text))
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits, and of hundreds of levels
         raise ValueError(f"{path}: is not valid TOML: {error}") from None
 
 
@@ -251,7 +258,7 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     value = text.strip()
     try:
         parsed = tomllib.loads(f"value = {value}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         parsed = {}
     data[names[-1]] = parsed["value"] if parsed.keys() == {"value"} else value
 

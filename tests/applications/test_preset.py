@@ -199,6 +199,12 @@ def test_half_of_a_surrogate_pair_in_a_configuration_is_refused(folder, config):
         read_preset(folder)
 
 
+def test_a_number_of_thousands_of_digits_in_a_configuration_is_refused(folder):
+    rewrite(folder, "config.json", b'{"format": 2, "task": "test", "config": {"units": %s}}' % (b"1" * 5000))
+    with pytest.raises(ValueError, match=r"config.json: not JSON: .* digits"):
+        read_preset(folder)
+
+
 def test_a_file_over_the_limit_is_not_read(folder, monkeypatch):
     monkeypatch.setitem(presets.MAX_BYTES, "weights.safetensors", 10)
     with pytest.raises(ValueError, match="weights.safetensors: larger than 10 bytes"):

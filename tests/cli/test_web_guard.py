@@ -88,6 +88,8 @@ def test_two_host_headers_are_refused(ask):
         ("http://localhost:7860", 403),
         ("https://evil.example", 403),
         ("null", 403),
+        ("http://[", 403),
+        ("http://[::1]x", 403),
         ("http://127.0.0.1:7860.evil.example", 403),
     ],
 )

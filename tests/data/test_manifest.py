@@ -220,6 +220,26 @@ def test_broken_gzip_is_an_error(tmp_path):
         read(path)
 
 
+@pytest.mark.parametrize(
+    "content", [b"a,b\n" + b"\n" * 20_000_000, b"a,b\n" + b"x" * 20_000_000], ids=["lines", "line"]
+)
+def test_a_gzip_file_that_unpacks_to_far_more_is_an_error(tmp_path, content):
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(content))
+    with pytest.raises(ValueError, match=r"rows\.csv\.gz unpacks to more than 200 times its size"):
+        list(Manifest(path, {"a": "a", "b": "b"}).rows([].append))
+
+
+def test_a_thousand_columns_make_no_long_message(tmp_path):
+    columns = {f"column{number}": "x" for number in range(20_000)}
+    (tmp_path / "rows.csv").write_text(",".join(columns) + "\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(columns) + "\n")
+    for name in ("rows.csv", "rows.jsonl"):
+        with pytest.raises(ValueError, match="column1") as caught:
+            list(Manifest(tmp_path / name, {"a": "a"}).rows())
+        assert len(str(caught.value)) < 1000
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"There is no file {tmp_path}/none\.csv"):
         read(tmp_path / "none.csv")

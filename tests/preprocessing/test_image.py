@@ -2,6 +2,7 @@ import io
 import os
 import struct
 import sys
+import time
 import zlib
 
 import numpy as np
@@ -301,9 +302,42 @@ def test_devices_pipes_and_endless_files_are_refused(tmp_path, monkeypatch):
         read_image(tmp_path / "long.jpg")
 
 
-def test_formats_that_hold_other_images_are_not_read(photo):
-    with pytest.raises(ValueError, match="not an image, or has an unknown format"):
-        read_image(encode(PIL.Image.fromarray(photo).resize((16, 16)), "ICNS"))
+def test_formats_that_are_not_of_photos_are_not_read(photo):
+    """They hold other images (ICNS), unpack without limit (FITS) or are decoded in Python (QOI: 3 s a megapixel)."""
+    icon = encode(PIL.Image.fromarray(photo).resize((16, 16)), "ICNS")
+    cards = ("SIMPLE  =  T", "BITPIX  =  8", "NAXIS   =  2", "NAXIS1  =  2", "NAXIS2  =  3", "END")
+    fits = b"".join(f"{card:80}".encode() for card in cards).ljust(2880) + bytes(2880)
+    qoi = b"qoif" + struct.pack(">IIBB", 2, 3, 3, 0) + b"\xc5" + bytes(7) + b"\1"
+    for contents in (icon, fits, qoi):
+        assert PIL.Image.open(io.BytesIO(contents)).size
+        with pytest.raises(ValueError, match="not an image, or has an unknown format"):
+            read_image(contents)
+
+
+def tags(count, size):
+    """Tags that all point to the same bytes."""
+    entries = b"".join(struct.pack("<HHII", number, 7, size, 8) for number in range(1000, 1000 + count))
+    return b"II*\0" + struct.pack("<I", 8 + size) + b"x" * size + struct.pack("<H", count) + entries + bytes(4)
+
+
+def test_tags_that_share_their_bytes_are_refused_before_they_are_copied(photo):
+    """A file of 900 kB would take 6 GB."""
+    bomb = tags(60_000, 100_000)
+    start = time.process_time()
+    for contents in (bomb, encode(photo, "WEBP", exif=b"Exif\0\0" + bomb)):
+        with pytest.raises(ValueError, match="truncated or damaged"):
+            read_image(contents)
+    assert time.process_time() - start < 5
+    np.testing.assert_array_equal(read_image(encode(photo, "WEBP", lossless=True, exif=tags(3, 20_000))), photo)
+
+
+def test_a_gif_with_comments_without_end_is_refused(photo):
+    """Pillow joins them in quadratic time."""
+    gif = encode(PIL.Image.fromarray(photo).quantize(16), "GIF")
+    start = time.process_time()
+    with pytest.raises(ValueError, match="truncated or damaged"):
+        read_image(gif[:10] + b"\0" + gif[11:13] + b"!\xfe\1a\0" * 2_000_000 + gif[13:])
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2, 5), (2, 2, 0), (0, 3, 3), (1, 2, 2, 3)])

@@ -2,6 +2,7 @@ import io
 import re
 import struct
 import time
+import zlib
 
 import numpy as np
 import PIL.Image
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from attention_apps.preprocessing.image import read_image
 from attention_apps.preprocessing.image_formats import (
+    MAX_COMPRESSED_TEXTS,
     MAX_SCANS,
     exif_orientation,
     first_frame,
@@ -194,6 +196,30 @@ def test_application_and_graph_refuse_before_they_decode():
     assert time.process_time() - began < 8  # most of it to make the graph
     assert status.numpy().tolist() == [ImageStatus.TOO_LARGE, ImageStatus.DECODED]
     assert not images[0].numpy().any()
+
+
+def png_with_texts(count, kind=b"zTXt"):
+    """A PNG of one pixel with texts of 7.9 MB each, in 8 kB."""
+    body = zlib.compress(b"a" * 7_900_000, 9)
+    separator = b"\0\0" if kind == b"zTXt" else b"\0\1\0\0\0"
+    chunks = [(kind, b"Comment%d" % number + separator + body) for number in range(count)]
+    header, pixel = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0), zlib.compress(b"\0\x80")
+    whole = [(b"IHDR", header), *chunks, (b"IDAT", pixel), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in whole
+    )
+
+
+@pytest.mark.parametrize("kind", [b"zTXt", b"iTXt"])
+def test_a_png_whose_texts_unpack_to_gigabytes_is_refused(kind):
+    start = time.process_time()
+    for count in (MAX_COMPRESSED_TEXTS + 1, 600):
+        with pytest.raises(ValueError, match=f"too slow to decode: .* {MAX_COMPRESSED_TEXTS} compressed texts"):
+            read_image(png_with_texts(count, kind))
+    _, status = tf.function(lambda one: decode_in_graph(one, 8))(tf.constant([png_with_texts(600, kind)]))
+    assert status.numpy().tolist() == [ImageStatus.TOO_LARGE]
+    assert time.process_time() - start < 8
+    np.testing.assert_array_equal(read_image(png_with_texts(2, kind)), [[[128, 128, 128]]])
 
 
 CUT = tf.function(first_frame, input_signature=[tf.TensorSpec((), tf.string)])

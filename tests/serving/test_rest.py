@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from attention_apps.serving.rest import Client, ServerError, TensorInfo, read_request
+from attention_apps.serving.rest import Client, RequestError, ServerError, TensorInfo, read_request
 
 INFOS = {"x": TensorInfo("string", (None,))}
 
@@ -82,3 +82,11 @@ def test_a_row_may_be_a_list():
 
 def test_an_empty_signature_name_is_the_default():
     assert read_request(b'{"instances": ["a"], "signature_name": ""}').signature == "serving_default"
+
+
+def test_long_names_make_no_long_messages():
+    name = "x" * 1_000_000
+    for request in ({"instances": ["a"], name: 1}, {"instances": [{name: 1}]}, {"inputs": {name: 1}}):
+        with pytest.raises(RequestError, match="xxx") as caught:
+            read_request(json.dumps(request).encode()).to_inputs(INFOS)
+        assert len(caught.value.message) < 500

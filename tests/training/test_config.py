@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import string
+import time
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,31 @@ from attention_apps.training.config import (
     to_dict,
     to_toml,
 )
+
+
+def test_a_key_of_many_parts_takes_no_quadratic_time(tmp_path):
+    path = tmp_path / "long.toml"
+    rest = ".a" * (config_module.MAX_LINE_CHARACTERS // 2 - 10) + " = 1"
+    path.write_text("\n".join(f"a{number}{rest}" for number in range(400)))
+    start = time.process_time()
+    with pytest.raises(ValueError, match="Unknown key|is not valid TOML"):
+        read_config(TrainingConfig, path)
+    assert time.process_time() - start < 5
+    path.write_text("epochs = 3\n" + "a." * 200_000 + "a = 1")
+    with pytest.raises(ValueError, match=r"long\.toml, line 2: a line must have at most 1,000 characters"):
+        read_config(TrainingConfig, path)
+
+
+def test_a_number_of_too_many_digits_names_its_file(tmp_path, monkeypatch):
+    path = tmp_path / "digits.toml"
+    path.write_text("epochs = " + "1" * 5000)
+    with pytest.raises(ValueError, match=r"digits\.toml, line 1: a line"):
+        read_config(TrainingConfig, path)
+    monkeypatch.setattr(config_module, "MAX_LINE_CHARACTERS", 10_000)
+    with pytest.raises(ValueError, match=r"digits\.toml: is not valid TOML: .* digits"):
+        read_config(TrainingConfig, path)
+    with pytest.raises(ValueError, match="`epochs` must be"):
+        read_config(TrainingConfig, {}, ["epochs=" + "1" * 5000])
 
 
 def test_an_empty_file_gives_the_defaults():
@@ -219,7 +245,7 @@ def test_bad_files_are_refused(tmp_path, monkeypatch):
     path.write_bytes(b"name = '\xff'")
     with pytest.raises(ValueError, match=f"{path}: is not UTF-8 text"):
         read_config(Ship, path)
-    path.write_text("crew = " + "[" * 100_000)
+    path.write_text("crew = " + "[\n" * 100_000)
     with pytest.raises(ValueError, match="is not valid TOML"):
         read_config(Ship, path)
     monkeypatch.setattr(config_module, "MAX_FILE_BYTES", 10)
