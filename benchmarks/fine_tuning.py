@@ -24,7 +24,7 @@ Rows = dict[str, list[dict[str, str]]]
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A preset, data of another domain, and the metric that counts.
+    """A preset, data of another domain, and its metrics.
 
     Attributes:
         read: from the folders on the command line to the rows of `train` and `test`.
@@ -33,7 +33,7 @@ class Task:
 
     task: str
     preset: str
-    metric: str
+    metrics: tuple[str, ...]
     read: Callable[[argparse.Namespace], Rows]
     options: tuple[str, ...]
 
@@ -75,9 +75,13 @@ def read_sentences(options: argparse.Namespace) -> Rows:
 
 
 TASKS = {
-    "captions": Task("image_captioning", "show_attend_tell_flickr8k", "cider", read_captions, ("captions", "photos")),
-    "speech": Task("speech_recognition", "listen_attend_spell_an4", "wer", read_speech, ("speech",)),
-    "summaries": Task("text_summarization", "pointer_generator_headlines", "rouge_2", read_sentences, ("sentences",)),
+    "captions": Task(
+        "image_captioning", "show_attend_tell_flickr8k", ("cider",), read_captions, ("captions", "photos")
+    ),
+    "speech": Task("speech_recognition", "listen_attend_spell_an4", ("wer", "cer"), read_speech, ("speech",)),
+    "summaries": Task(
+        "text_summarization", "pointer_generator_headlines", ("rouge_2",), read_sentences, ("sentences",)
+    ),
 }
 
 
@@ -110,7 +114,7 @@ def run_task(name: str, task: Task, options: argparse.Namespace) -> None:
     paths = {cell: folder / f"{cell[0]}_{cell[1]}.json" for cell in cells}
     rows = task.read(options)
     source = task.examples.columns[0]
-    test = _draw(rows["test"], source, options.test_items, seed=0)
+    test = _draw(rows["test"], source, options.test_items, seed=1)
     manifest = _write(folder / "test.jsonl", test)
     shared = {"cache": folder / "cache", "quiet": True}
     if not (folder / "preset.json").is_file():
@@ -122,7 +126,8 @@ def run_task(name: str, task: Task, options: argparse.Namespace) -> None:
         application = _with_settings(attention_apps.load(task.preset), [f"training.seed={seed}", *options.set])
         history = application.fit(data, output=folder / f"{count}_{seed}", cache=shared["cache"])[-1]
         _save(path, application.evaluate(manifest, **shared), dataclasses.asdict(history))
-        print(f"{name}, {count} items, seed {seed}: {_score(path, task):.2f}, {history.seconds / 60:.1f} minutes")
+        scores = ", ".join(f"{metric} {100 * _metric(path, task, metric).score:.2f}" for metric in task.metrics)
+        print(f"{name}, {count} items, seed {seed}: {scores}, {history.seconds / 60:.1f} minutes")
 
 
 def table(folders: Mapping[str, Path]) -> Iterator[str]:
@@ -131,33 +136,29 @@ def table(folders: Mapping[str, Path]) -> Iterator[str]:
 
     yield "| | preset | items | fine-tuned, mean over seeds (each) | least gain (95 % interval) | minutes |"
     yield "|---|---|---|---|---|---|"
-    for name, folder in folders.items():
-        task = TASKS[name]
-        before = _metric(folder / "preset.json", task)
-        sign = -1 if task.metric in ("wer", "cer") else 1
+    for name, metric in [(task, metric) for task in folders for metric in TASKS[task].metrics]:
+        task, folder = TASKS[name], folders[name]
+        before = _metric(folder / "preset.json", task, metric)
+        sign = -1 if metric in ("wer", "cer") else 1
         for count in sorted({int(path.stem.split("_")[0]) for path in folder.glob("[0-9]*_*.json")}):
             paths = sorted(folder.glob(f"{count}_*.json"))
-            after = [_metric(path, task) for path in paths]
+            after = [_metric(path, task, metric) for path in paths]
             scores = [100 * result.score for result in after]
             least = min(after, key=lambda result: sign * result.score)
             low, high = (100 * bound for bound in bootstrap_interval(least, baseline=before))
             minutes = [json.loads(path.read_text())["history"]["seconds"] / 60 for path in paths]
             yield (
-                f"| {task.metric}, `{task.preset}` | {100 * before.score:.1f} | {count:,} "
+                f"| {metric}, `{task.preset}` | {100 * before.score:.1f} | {count:,} "
                 f"| {sum(scores) / len(scores):.1f} ({', '.join(f'{score:.1f}' for score in scores)}) "
                 f"| {100 * (least.score - before.score):+.1f} ({low:+.1f} to {high:+.1f}) "
                 f"| {sum(minutes) / len(minutes):.1f} |"
             )
 
 
-def _metric(path: Path, task: Task) -> Any:
-    """The metric of the texts that a result holds."""
+def _metric(path: Path, task: Task, metric: str) -> Any:
+    """A metric of the texts that a result holds."""
     content = json.loads(path.read_text(encoding="utf-8"))
-    return task.examples.metrics(content["texts"], content["references"], content["sources"])[task.metric]
-
-
-def _score(path: Path, task: Task) -> float:
-    return 100 * _metric(path, task).score
+    return task.examples.metrics(content["texts"], content["references"], content["sources"])[metric]
 
 
 def _save(path: Path, evaluation: Any, history: Mapping[str, Any]) -> None:

@@ -40,6 +40,15 @@ _STYLE = f""".gradio-container {{ width: 100% !important; max-width: 1260px !imp
 .settings .block {{ padding: 8px 10px !important; }}
 .settings span {{ white-space: nowrap; }}
 .settings span, .settings input {{ font-size: .75rem !important; }}
+@media (min-width: 701px) {{ #speech_recognition .looked {{ max-height: 250px; }} }}
+/* On a phone the answer comes right after the photo, the recording, or the text and its button. */
+@media (max-width: 700px) {{
+  .halves {{ flex-flow: column nowrap !important; align-items: stretch !important; }}
+  .halves > .source {{ display: contents !important; }}
+  .halves > .source > * {{ order: 2; }}
+  .halves > .source > :first-child, .halves > .source > button {{ order: 0; }}
+  .halves > .result {{ order: 1; min-width: 0 !important; }}
+}}
 {STYLE}"""
 _FONTS = ("system-ui", "sans-serif")
 _MONOSPACED_FONTS = ("ui-monospace", "monospace")
@@ -240,7 +249,7 @@ def _photo_tab(models: TabModels, uploads: Path) -> None:
     component = partial(
         gradio.Image, label="Photo", sources=["upload", "webcam", "clipboard"], type="filepath", height=230, buttons=[]
     )
-    hint = "Drop a photo on the left, take one with the camera, or choose one of the samples."
+    hint = "Drop a photo, take one with the camera, or choose one of the samples."
     _fill_file_tab(models, uploads, component, hint, samples, caption_answer)
 
 
@@ -249,7 +258,7 @@ def _speech_tab(models: TabModels, uploads: Path) -> None:
 
     samples = [Path(shutil.copy(path, uploads / path.name)) for path in sample_recordings()]
     component = partial(gradio.Audio, label="Recording", sources=["upload", "microphone"], type="filepath", buttons=[])
-    hint = "Drop a recording on the left, record one with the microphone, or choose one of the samples."
+    hint = "Drop a recording, record one with the microphone, or choose one of the samples."
     _fill_file_tab(models, uploads, component, hint, samples, transcript_answer, quiet=True)
 
 
@@ -273,12 +282,12 @@ def _fill_file_tab(
     import gradio
 
     wait = message(hint)
-    with gradio.Row():
-        with gradio.Column(scale=2):
+    with gradio.Row(elem_classes="halves"):
+        with gradio.Column(scale=2, elem_classes="source"):
             component = make_component()
             gradio.Examples([str(path) for path in samples], component, label=f"{component.label}s to try")
             settings = _settings(models)
-        with gradio.Column(scale=3):
+        with gradio.Column(scale=3, elem_classes="result"):
             answer = gradio.HTML(wait)
 
     def respond(upload: Mapping[str, Any] | None, *chosen: Any) -> str:
@@ -296,15 +305,15 @@ def _fill_file_tab(
 def _text_tab(models: TabModels, uploads: Path, verb: str, hint: str, samples: Sequence[str]) -> None:
     import gradio
 
-    with gradio.Row():
-        with gradio.Column(scale=2):
+    with gradio.Row(elem_classes="halves"):
+        with gradio.Column(scale=2, elem_classes="source"):
             text = gradio.Textbox(label="Text", lines=7, max_lines=12, placeholder=hint)
             button = gradio.Button(verb, variant="primary")
             names = [" ".join(one.split()[:5]) + " …" for one in samples]
             gradio.Examples([[one] for one in samples], text, label="Texts to try", example_labels=names)
             settings = _settings(models)
-        with gradio.Column(scale=3):
-            wait = f"Paste a text on the left, or choose one of the samples, and {verb.lower()} it."
+        with gradio.Column(scale=3, elem_classes="result"):
+            wait = f"Paste a text, or choose one of the samples, and {verb.lower()} it."
             answer = gradio.HTML(message(wait))
     respond = partial(_respond, models.answer, text_answer)
     gradio.on([button.click, text.submit], respond, [text, *settings], answer, api_visibility="private")

@@ -83,6 +83,11 @@ class Seq2Seq(ConstructorConfig, keras.Model):
 
 def _check_inputs(inputs):
     if isinstance(inputs, Mapping) and {"source", "tokens"} <= set(inputs):
+        if isinstance(inputs["tokens"], Mapping):
+            raise ValueError(
+                f"`tokens` must be a tensor of token ids `(batch, target)`. Received: a dict with the keys "
+                f"{sorted(inputs['tokens'])}"
+            )
         return
     received = f"a dict with the keys {sorted(inputs)}" if isinstance(inputs, Mapping) else f"{inputs!r}"
     raise ValueError(f"`inputs` must be a dict with `source` and `tokens`. Received: {received}")

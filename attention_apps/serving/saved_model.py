@@ -4,8 +4,10 @@ An export is a folder of numbered versions, as TensorFlow Serving expects it: `N
 graph, the weights, a card for people, and requests with which TensorFlow Serving warms up.
 """
 
+import contextlib
 import errno
 import functools
+import logging
 import os
 import re
 import shutil
@@ -191,8 +193,21 @@ def _save(signatures, folder):
     module.weights = list(weights.values())
     module.resources = list(resources.values())
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-    tf.saved_model.save(module, str(folder), signatures=graphs, options=options)
+    with _without_info_lines():
+        tf.saved_model.save(module, str(folder), signatures=graphs, options=options)
     _shrink(folder / SAVED_MODEL)
+
+
+@contextlib.contextmanager
+def _without_info_lines():
+    """Keep "Assets written to" out of notebooks: it names a temporary folder."""
+    logger = tf.get_logger()
+    level = logger.level
+    logger.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _shrink(path):

@@ -27,7 +27,7 @@ CONFIG = {
     },
     "decoding": {"beam_size": 3, "num_best": 2, "max_length": 9},
     "output": {"min_confidence": 0.0},
-    "augmentation": {"spectrum_from_epoch": 1, "noise_alone": 2},
+    "augmentation": {"spectrum_from_epoch": 1, "noise_alone": 2, "max_noise_fraction": 1.0},
     "training": {"epochs": 2, "batch_size": 8, "max_batch_length": 20.0, "learning_rate": 1e-2, "validate_every": 2},
 }
 

@@ -60,7 +60,7 @@ def test_a_cell_that_has_a_result_is_not_run_again(fine_tuning, tmp_path, capsys
     monkeypatch.setitem(
         fine_tuning.TASKS,
         "summaries",
-        fine_tuning.Task("text_summarization", "x", "rouge_2", lambda options: rows, ("sentences",)),
+        fine_tuning.Task("text_summarization", "x", ("rouge_2",), lambda options: rows, ("sentences",)),
     )
     options = ["--sentences", str(tmp_path), "--items", "50", "--seeds", "0", "--test-items", "3"]
     fine_tuning.main(["--output", str(tmp_path), *options])

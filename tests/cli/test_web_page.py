@@ -175,6 +175,19 @@ def test_everything_about_a_photo_fits_a_small_window(page, tmp_path, shape):
     assert page.run(f"return {bottom}") <= 800
 
 
+def test_on_a_phone_the_answer_comes_before_samples_and_settings(page, tmp_path):
+    page.resize(500, 900)  # no window is narrower
+    (tmp_path / "photo.png").write_bytes(as_bytes("PNG"))
+    assert ask(page, PHOTOS, tmp_path / "photo.png") == "answer"
+    parts = ("input[type=file]", ".answer", ".gallery", ".settings")
+    tops = [
+        page.run(f"return document.querySelector('#{PHOTOS} {part}').getBoundingClientRect().top") for part in parts
+    ]
+    page.resize(1200, 1000)
+    assert tops[1:] == sorted(tops[1:])
+    assert tops[0] < tops[1]
+
+
 def test_settings_change_the_answer(page, applications, tmp_path):
     (tmp_path / "photo.png").write_bytes(as_bytes("PNG"))
     ask(page, PHOTOS, tmp_path / "photo.png")

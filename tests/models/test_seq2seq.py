@@ -63,6 +63,14 @@ def test_wrong_inputs_are_explained(inputs, received, is_built):
         model(inputs)
 
 
+def test_tokens_in_a_dict_are_explained():
+    model = Seq2Seq(TextEncoder(V, E, 5), DECODERS["recurrent"]())
+    with pytest.raises(
+        ValueError, match=r"`tokens` must be a tensor of token ids .* a dict with the keys \['token_ids'\]"
+    ):
+        model({"source": SOURCE, "tokens": {"token_ids": TOKENS}})
+
+
 WRONG_SOURCES = [
     ({"ids": TOKENS}, r"`source` must be a dict with `token_ids` for TextEncoder\. .* a dict with the keys \['ids'\]"),
     (TOKENS, "`source` must be the dict of tensors that TextEncoder takes. Received: "),

@@ -1,5 +1,6 @@
 """The export of a small function; the applications' exports are in `test_exported_*.py`."""
 
+import logging
 import os
 import random
 import shutil
@@ -54,6 +55,15 @@ def folder(tmp_path_factory):
     signatures = {"serving_default": make_signature(), "again": make_signature()}
     assert export_saved_model(folder, signatures, "Writes large.", {"Search": "none"}) == folder / "1"
     return folder
+
+
+def test_an_export_writes_no_log_lines_where_tensorflow_shows_them(tmp_path, monkeypatch, caplog):
+    logger = tf.get_logger()
+    monkeypatch.setattr(logger, "level", logging.INFO)  # as in a notebook
+    monkeypatch.setattr(logger, "propagate", True)
+    export_saved_model(tmp_path / "quiet", {"serving_default": make_signature()}, "Writes large.")
+    assert caplog.records == []
+    assert logger.level == logging.INFO
 
 
 def test_what_was_exported_answers(folder):

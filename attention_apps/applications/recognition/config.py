@@ -104,8 +104,10 @@ class AugmentationConfig(Limited):
     tempos: tuple[float, ...] = (1.0,)
     # Recordings of noise alone in each epoch; their text is empty.
     noise_alone: int = 0
+    # At most this many for each recording of speech: trained on little speech and much noise, a model writes nothing.
+    max_noise_fraction: float = 0.05
 
-    limits: ClassVar = {"waveform_from_epoch spectrum_from_epoch noise_alone": (0, None)}
+    limits: ClassVar = {"waveform_from_epoch spectrum_from_epoch noise_alone max_noise_fraction": (0, None)}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,5 +1,6 @@
 """Training examples: recordings and their transcripts, in letters or sub-words."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -110,7 +111,8 @@ class SpeechExamples(Examples):
         self.waveforms = FeatureCache(cache, {"samples": "int16", "sample_rate": SAMPLE_RATE})
         paths = [row["audio"] for row in self.rows]
         self.waveforms.fill(paths, lambda some: [_to_int16(read_audio(path)) for path in some], quiet=quiet)
-        noise_count = self.config.augmentation.noise_alone
+        augmentation = self.config.augmentation
+        noise_count = min(augmentation.noise_alone, math.ceil(augmentation.max_noise_fraction * len(paths)))
         seconds = [len(self.waveforms[path]) / SAMPLE_RATE for path in paths]
         self.lengths = np.array([*seconds, *np.linspace(*_NOISE_SECONDS, noise_count)])
         self.references = [*([text] for text in self._transcripts), *([""] for _ in range(noise_count))]

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -139,9 +141,14 @@ def test_noise_is_numbered_after_the_rows_and_says_nothing(make_examples):
     assert examples.augment(noise, random(), 0)["tokens"].tolist() == [START, END]
 
 
+def test_little_speech_gets_little_noise(make_examples):
+    examples = make_examples(training=True, augmentation={"noise_alone": 60, "max_noise_fraction": 0.25})
+    assert len(examples) == COUNT + math.ceil(COUNT / 4)
+
+
 def test_half_of_the_noise_comes_in_bursts(make_examples):
     count, block = 30, SAMPLE_RATE // 50
-    examples = make_examples(training=True, augmentation={"noise_alone": count})
+    examples = make_examples(training=True, augmentation={"noise_alone": count, "max_noise_fraction": 10.0})
     bursts = []
     for index in range(COUNT, COUNT + count):
         waveform = examples[index]["waveform"].astype(float)
