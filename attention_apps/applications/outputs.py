@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +33,8 @@ class Limited:
     limits: ClassVar[Mapping[str, tuple[float, float | None] | str]] = {}
 
     def __post_init__(self) -> None:
+        if hasattr(super(), "__post_init__"):  # of options that check more than limits
+            super().__post_init__()  # type: ignore[misc]
         for names, limits in self.limits.items():
             if isinstance(limits, str):
                 require_fraction(self, *names.split())
@@ -66,16 +68,15 @@ def token_probabilities(forced: Tensors) -> tf.Tensor:
     return tf.exp(-token_losses(forced, forced["token_ids"]))
 
 
-def geometric_mean(probabilities: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Graph code: return the geometric mean of `(batch, items)`, weighted by `counts`. 0 if all counts are 0."""
+def calibrated(probabilities: tf.Tensor, counts: tf.Tensor, config: ConfidenceConfig) -> Tensors:
+    """Graph code: return `confidence` and `unsure` `(batch,)`, given the probabilities of tokens `(batch, items)`.
+
+    The raw confidence is their geometric mean, weighted by `counts`, and 0 if all counts are 0.
+    """
     counts = tf.cast(counts, probabilities.dtype)
     total = tf.reduce_sum(counts, axis=1)
     logs = tf.math.log(tf.maximum(probabilities, 1e-9)) * counts
-    return tf.where(total > 0, tf.exp(tf.reduce_sum(logs, axis=1) / tf.maximum(total, 1)), 0.0)
-
-
-def calibrated(raw: tf.Tensor, config: ConfidenceConfig) -> Tensors:
-    """Graph code: return `confidence` and `unsure` `(batch,)`, given raw confidences."""
+    raw = tf.where(total > 0, tf.exp(tf.reduce_sum(logs, axis=1) / tf.maximum(total, 1)), 0.0)
     clipped = tf.clip_by_value(raw, _TINY, 1 - _TINY)
     logit = tf.math.log(clipped) - tf.math.log1p(-clipped)
     is_identity = config.slope == 1 and config.offset == 0
@@ -114,11 +115,6 @@ class Result:
 
     Each task has a subclass, a dataclass made with `repr=False`, with a default for each field.
     """
-
-    @classmethod
-    def failed(cls, source: Any, error: str) -> Self:
-        """Return the result of an item that could not be read or answered."""
-        return cls(error=error, source=source)  # type: ignore[call-arg] # fields of the subclass
 
     @property
     def text(self: Any) -> str:

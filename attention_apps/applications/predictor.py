@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import tensorflow as tf
 
-from attention_apps.applications.parts import OutputOptions, Parts
+from attention_apps.applications.parts import OutputOptions, Parts, RawInput
 from attention_apps.applications.pipeline import Pipeline, answer_items
 from attention_apps.applications.preset import HUB_PREFIX, Preset, find_preset, read_preset, upload_preset, write_preset
 from attention_apps.decoding import DecodingOptions
@@ -249,12 +249,9 @@ class Predictor(Generic[Config]):
         search, output = self.split_options(options)
         title = (type(self).__doc__ or self.task).splitlines()[0]
         notes = {"Search": ", ".join(f"{name} {value}" for name, value in asdict(search).items())}
-        return export_saved_model(folder, self._signatures(search, output), title, notes)
-
-    def _signatures(self, search, output):
         pipeline = Pipeline(self.model, self.reader, self.codec, search)
 
-        def make(raw_input):
+        def make(raw_input: RawInput) -> Signature:
             def answer(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
                 source, context = raw_input.in_graph(**raw)
                 return self.codec.serve(pipeline(source), context, output)
@@ -270,4 +267,5 @@ class Predictor(Generic[Config]):
             )
 
         signatures = {name: make(raw_input) for name, raw_input in self.reader.raw_inputs().items()}
-        return {**signatures, TEXT_SIGNATURE: text_only(signatures[DEFAULT_SIGNATURE])}
+        signatures[TEXT_SIGNATURE] = text_only(signatures[DEFAULT_SIGNATURE])
+        return export_saved_model(folder, signatures, title, notes)

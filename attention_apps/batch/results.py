@@ -7,6 +7,7 @@ however often a run is interrupted.
 
 import hashlib
 import io
+import itertools
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -215,20 +216,17 @@ def make_parts(files: Sequence[str], selection: Selection, size: int, whole: Col
         files: paths and URLs, in order.
         whole: files that are inputs themselves, although every line of the others is one.
     """
-    number, spans, room = 0, [], size
+    # The order of the names is that of the parts.
+    names = (f"{_PART}{number:07d}" for number in itertools.count())
+    spans, room = [], size
     for span in _spans(files, selection, size, whole):
         spans.append(span)
         room -= span.count
         if not room:
-            yield Part(part_name(number), tuple(spans))
-            number, spans, room = number + 1, [], size
+            yield Part(next(names), tuple(spans))
+            spans, room = [], size
     if spans:
-        yield Part(part_name(number), tuple(spans))
-
-
-def part_name(number: int) -> str:
-    """Return the name of a part, so that the order of the names is that of the parts."""
-    return f"part-{number:07d}"
+        yield Part(next(names), tuple(spans))
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:

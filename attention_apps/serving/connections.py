@@ -33,26 +33,25 @@ class LimitedConnection(H11Protocol):
         self.since = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def peer(self) -> str | None:
-        """The address of the client."""
-        return self.client[0] if self.client else None
-
-    @property
-    def is_idle(self) -> bool:
-        cycle = self.cycle
-        return cycle is None or cycle.response_complete or cycle.more_body
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
         super().connection_made(transport)
         self._close_after(self.limits.header_timeout)
-        per_peer = self.limits.max_connections_per_peer
-        if per_peer is not None and sum(one.peer == self.peer for one in self._open()) > per_peer:
-            self._refuse()
-        elif len(self.connections) > self.limits.max_connections:
-            is_open = self._open()
-            if len(is_open) > self.limits.max_connections:
-                min((one for one in is_open if one.is_idle), key=lambda one: one.since)._refuse()
+        per_peer, most = self.limits.max_connections_per_peer, self.limits.max_connections
+        refused: Any = None
+        is_open: list[Any] = []
+        if per_peer is not None or len(self.connections) > most:
+            is_open = [one for one in self.connections if not one.transport.is_closing()]
+        peer = self.client and self.client[0]
+        if per_peer is not None and sum((one.client and one.client[0]) == peer for one in is_open) > per_peer:
+            refused = self
+        elif len(is_open) > most:
+            cycles = ((one, one.cycle) for one in is_open)
+            idle = (one for one, cycle in cycles if cycle is None or cycle.response_complete or cycle.more_body)
+            refused = min(idle, key=lambda one: one.since)
+        if refused is not None:
+            if refused.cycle is None or not refused.cycle.response_started:
+                refused.transport.write(_REFUSAL)
+            refused.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -71,17 +70,9 @@ class LimitedConnection(H11Protocol):
         self._close_after(self.limits.timeout if is_unread else self.limits.header_timeout)
         super().on_response_complete()
 
-    def _open(self):
-        return [one for one in self.connections if not one.transport.is_closing()]
-
     def _close_after(self, seconds):
         """Abort the connection unless its state changes before."""
         self.since = self.loop.time()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.loop.call_later(seconds, self.transport.abort)
-
-    def _refuse(self):
-        if self.cycle is None or not self.cycle.response_started:
-            self.transport.write(_REFUSAL)
-        self.transport.close()

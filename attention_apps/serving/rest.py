@@ -66,8 +66,25 @@ class PredictRequest:
         return max((len(column) for column in columns if isinstance(column, list)), default=0)
 
     def to_inputs(self, infos: Mapping[str, TensorInfo]) -> dict[str, np.ndarray]:
-        """Convert the values to one array per input, all with the same batch size."""
-        columns = self._columns(infos)
+        """Convert the values to one array per input, all with the same batch size.
+
+        If there is only one input, its values may stand alone, without its name.
+        """
+        if self.in_rows and not isinstance(self.values, list):
+            raise RequestError(400, f"`{_ROWS}` must be a list")
+        objects = self.values if self.in_rows else [self.values]
+        are_named = [isinstance(one, dict) and one.keys() != {"b64"} for one in objects]
+        columns = dict.fromkeys(infos, self.values)
+        if len(infos) > 1 or any(are_named):
+            wanted = ", ".join(f"`{name}`" for name in infos)
+            for number, one in enumerate(objects):
+                where = f"`{_ROWS}[{number}]`" if self.in_rows else f"`{_COLUMNS}`"
+                if not are_named[number]:
+                    raise RequestError(400, f"{where} must be an object with {wanted}")
+                if one.keys() != infos.keys():
+                    found = _shorten(", ".join(f"`{name}`" for name in one)) or "nothing"
+                    raise RequestError(400, f"{where} must have {wanted}. Received: {found}")
+            columns = {name: [row[name] for row in self.values] for name in infos} if self.in_rows else self.values
         inputs = {name: _to_array(name, columns[name], info) for name, info in infos.items()}
         sizes = {name: len(array) for name, array in inputs.items()}
         if len(set(sizes.values())) != 1 or 0 in sizes.values():
@@ -84,23 +101,6 @@ class PredictRequest:
             return dump({"outputs": columns if len(columns) > 1 else next(iter(columns.values()))})
         rows = [dict(zip(columns, values)) for values in zip(*columns.values())]
         return dump({"predictions": rows if len(columns) > 1 else [next(iter(row.values())) for row in rows]})
-
-    def _columns(self, infos):
-        """Return the values by input. If there is only one input, they may stand alone, without its name."""
-        if self.in_rows and not isinstance(self.values, list):
-            raise RequestError(400, f"`{_ROWS}` must be a list")
-        objects = self.values if self.in_rows else [self.values]
-        if len(infos) == 1 and not any(map(_is_object, objects)):
-            return dict.fromkeys(infos, self.values)
-        for number, one in enumerate(objects):
-            where = f"`{_ROWS}[{number}]`" if self.in_rows else f"`{_COLUMNS}`"
-            if not _is_object(one):
-                raise RequestError(400, f"{where} must be an object with {_list(infos)}")
-            if one.keys() != infos.keys():
-                raise RequestError(
-                    400, f"{where} must have {_list(infos)}. Received: {_shorten(_list(one)) or 'nothing'}"
-                )
-        return {name: [row[name] for row in self.values] for name in infos} if self.in_rows else self.values
 
 
 def read_request(body: bytes | bytearray) -> PredictRequest:
@@ -126,16 +126,8 @@ def dump(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def _is_object(value):
-    return isinstance(value, dict) and value.keys() != {"b64"}
-
-
 def _shorten(text):
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-
-
-def _list(names):
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def _to_array(name, value, info):

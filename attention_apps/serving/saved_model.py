@@ -7,6 +7,7 @@ graph, the weights, a card for people, and requests with which TensorFlow Servin
 import contextlib
 import errno
 import functools
+import itertools
 import logging
 import os
 import re
@@ -84,13 +85,13 @@ def text_only(signature: Signature) -> Signature:
     Example:
         {DEFAULT_SIGNATURE: signature, TEXT_SIGNATURE: text_only(signature)}
     """
-
-    def answer(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        outputs = signature.graph(**inputs)
-        return {name: outputs[name] for name in _TEXT_OUTPUTS if name in outputs}
-
-    notes = {name: note for name, note in signature.output_notes.items() if name in _TEXT_OUTPUTS}
-    return replace(signature, function=answer, output_notes=notes)
+    return replace(
+        signature,
+        function=lambda **inputs: {
+            name: tensor for name, tensor in signature.graph(**inputs).items() if name in _TEXT_OUTPUTS
+        },
+        output_notes={name: note for name, note in signature.output_notes.items() if name in _TEXT_OUTPUTS},
+    )
 
 
 def export_saved_model(
@@ -302,18 +303,13 @@ def _write_warm_up(path, model, signatures):
     """Write each signature's example, alone and as a batch of two: the first call of a graph is slow."""
     path.parent.mkdir()
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for name, signature in signatures.items():
-            for size in _WARM_UP_BATCH_SIZES:
-                writer.write(_prediction_log(model, name, signature, size))
-
-
-def _prediction_log(model, name, signature, size):
-    spec = _field(_NAME, model.encode()) + _field(_SIGNATURE_NAME, name.encode())
-    request = _field(_MODEL_SPEC, spec)
-    for key, input_spec in signature.inputs.items():
-        value = tf.make_tensor_proto(tf.constant(list(signature.example[key]) * size, input_spec.dtype))
-        request += _field(_INPUTS, _field(_KEY, key.encode()) + _field(_VALUE, value.SerializeToString()))
-    return _field(_PREDICT_LOG, _field(_REQUEST, request))
+        for (name, signature), size in itertools.product(signatures.items(), _WARM_UP_BATCH_SIZES):
+            model_spec = _field(_NAME, model.encode()) + _field(_SIGNATURE_NAME, name.encode())
+            request = _field(_MODEL_SPEC, model_spec)
+            for key, spec in signature.inputs.items():
+                value = tf.make_tensor_proto(tf.constant(list(signature.example[key]) * size, spec.dtype))
+                request += _field(_INPUTS, _field(_KEY, key.encode()) + _field(_VALUE, value.SerializeToString()))
+            writer.write(_field(_PREDICT_LOG, _field(_REQUEST, request)))
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -358,12 +354,12 @@ class LoadedModel:
             raise ValueError(f"{self.folder}: not a SavedModel that can be loaded: {error}") from None
         self._process = os.getpid()
         self._functions = dict(self._model.signatures)
-
-        def infos(specs: Mapping[str, Any]) -> dict[str, TensorInfo]:
-            return {name: TensorInfo(spec.dtype.name, tuple(spec.shape)) for name, spec in specs.items()}
-
-        self.inputs = {name: infos(one.structured_input_signature[1]) for name, one in self._functions.items()}
-        self.outputs = {name: infos(one.structured_outputs) for name, one in self._functions.items()}
+        self.inputs: dict[str, dict[str, TensorInfo]] = {}
+        self.outputs: dict[str, dict[str, TensorInfo]] = {}
+        for name, one in self._functions.items():
+            described = (self.inputs, one.structured_input_signature[1]), (self.outputs, one.structured_outputs)
+            for infos, specs in described:
+                infos[name] = {key: TensorInfo(spec.dtype.name, tuple(spec.shape)) for key, spec in specs.items()}
 
     def predict(self, inputs: Mapping[str, Any], signature: str = DEFAULT_SIGNATURE) -> dict[str, np.ndarray]:
         """Return the outputs for a batch of inputs."""

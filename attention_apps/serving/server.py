@@ -130,7 +130,7 @@ class PredictionServer:
             routes.append(Route(f"{path}/metadata", self._metadata))
         handlers = {
             RequestError: _refuse,
-            HTTPException: _refuse_address,
+            HTTPException: _refuse,  # no such address, or another method
             ClientDisconnect: lambda request, error: Response(status_code=400),  # nobody reads it
         }
         application = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
@@ -257,17 +257,18 @@ async def _wait(request, future):
         closing.cancel()
 
 
-def _refuse(request: Request, error: RequestError) -> Response:
-    headers = {"Retry-After": "1"} if error.status == 503 else None
-    return Response(dump({"error": error.message}), error.status, headers, "application/json")
-
-
-def _refuse_address(request: Request, error: HTTPException) -> Response:
-    message = "There is nothing here; try /v1/models/NAME or /v1/models/NAME:predict"
-    if error.status_code == 405:
-        wanted = "POST" if "POST" in (error.headers or {})["Allow"] else "GET"
-        message = f"This takes {wanted}. Received: {request.method}"
-    return Response(dump({"error": message}), error.status_code, error.headers, "application/json")
+def _refuse(request: Request, error: RequestError | HTTPException) -> Response:
+    headers: Mapping[str, str] | None
+    if isinstance(error, RequestError):
+        status, message = error.status, error.message
+        headers = {"Retry-After": "1"} if status == 503 else None
+    else:
+        status, headers = error.status_code, error.headers
+        message = "There is nothing here; try /v1/models/NAME or /v1/models/NAME:predict"
+        if status == 405:
+            wanted = "POST" if "POST" in (headers or {})["Allow"] else "GET"
+            message = f"This takes {wanted}. Received: {request.method}"
+    return Response(dump({"error": message}), status, headers, "application/json")
 
 
 def run_server(

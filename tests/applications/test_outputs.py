@@ -12,7 +12,6 @@ from attention_apps.applications.outputs import (
     answer_fields,
     calibrated,
     clear_rows,
-    geometric_mean,
     token_probabilities,
 )
 from attention_apps.applications.recognition.transcript import SpokenWord, TranscriptPart
@@ -64,17 +63,22 @@ def test_hypotheses_are_pairs_of_text_and_score_and_tokens_end_with_the_text():
     assert answer["confidence"] == 0.25
 
 
-RAW = tf.constant([0.0, 0.2, 0.5, 0.9, 1.0])
+# With one item each, the raw confidence is its probability, and at least a billionth.
+RAW = np.float32([0.0, 0.2, 0.5, 0.9, 1.0])
+
+
+def confidence_of(config):
+    return calibrated(tf.constant(RAW[:, np.newaxis]), tf.ones([len(RAW), 1]), config)
 
 
 def test_without_a_calibration_the_confidence_is_the_raw_one():
-    outputs = calibrated(RAW, ConfidenceConfig())
-    np.testing.assert_array_equal(outputs["confidence"], RAW)
+    outputs = confidence_of(ConfidenceConfig())
+    np.testing.assert_allclose(outputs["confidence"], RAW, rtol=3e-7, atol=1.1e-9)
     assert not outputs["unsure"].numpy().any()
 
 
 def test_a_calibration_is_a_line_in_logits():
-    confidence = calibrated(RAW, ConfidenceConfig(slope=2.0, offset=-1.0))["confidence"].numpy()
+    confidence = confidence_of(ConfidenceConfig(slope=2.0, offset=-1.0))["confidence"].numpy()
     logit = 2 * math.log(0.2 / 0.8) - 1
     assert confidence[1] == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-5)
     assert confidence[2] == pytest.approx(1 / (1 + math.e), rel=1e-5)
@@ -82,23 +86,23 @@ def test_a_calibration_is_a_line_in_logits():
 
 @pytest.mark.parametrize("config", [ConfidenceConfig(), ConfidenceConfig(3.0, 2.0), ConfidenceConfig(0.1, -5.0)])
 def test_a_confidence_is_a_number_from_0_to_1_and_keeps_the_order(config):
-    confidence = calibrated(RAW, config)["confidence"].numpy()
+    confidence = confidence_of(config)["confidence"].numpy()
     assert np.isfinite(confidence).all()
     assert 0 <= confidence.min() < confidence.max() <= 1
     assert (np.diff(confidence) > 0).all()
 
 
 def test_an_answer_below_the_threshold_is_unsure():
-    outputs = calibrated(RAW, ConfidenceConfig(threshold=0.5))
+    outputs = confidence_of(ConfidenceConfig(threshold=0.5))
     assert outputs["unsure"].numpy().tolist() == [True, True, False, False, False]
-    halved = calibrated(RAW, ConfidenceConfig(slope=1.0, offset=-3.0, threshold=0.5))
+    halved = confidence_of(ConfidenceConfig(slope=1.0, offset=-3.0, threshold=0.5))
     assert halved["unsure"].numpy().tolist() == [True, True, True, True, False]
 
 
 def test_a_geometric_mean_is_over_the_items_that_count():
     probabilities = np.float32([[0.5, 0.25, 0.9], [0.7, 0, 0], [0.3, 0.3, 0.3], [0.4, 0.0, 1.0]])
     counts = np.array([[True, True, False], [True, False, False], [False] * 3, [True] * 3])
-    means = geometric_mean(probabilities, counts).numpy()
+    means = calibrated(probabilities, counts, ConfidenceConfig())["confidence"].numpy()
     np.testing.assert_allclose(means[:3], [np.sqrt(0.125), 0.7, 0], rtol=1e-5)
     assert 0 < means[3] < 1e-3
 
@@ -142,7 +146,7 @@ def test_a_repr_has_text_score_and_confidence_or_the_error():
     assert repr(RESULTS[0]) == r"Caption('a\ndog', score=-0.5, confidence=0.88, unsure)"
     assert repr(RESULTS[3]) == "Compression('Stop', score=0, confidence=1.00)"
     for cls in (Caption, Transcript, Summary, Compression, Translation):
-        assert repr(cls.failed("x", "no\nfile")) == rf"{cls.__name__}(error='no\nfile')"
+        assert repr(cls(error="no\nfile", source="x")) == rf"{cls.__name__}(error='no\nfile')"
 
 
 @TASKS
@@ -164,4 +168,4 @@ def test_a_page_is_returned_and_written_where_there_is_a_path(result, tmp_path):
 def test_a_notebook_shows_the_page_and_nothing_for_a_failure(result):
     shown = result._repr_html_()
     assert shown in result.to_html() or html.unescape(shown.split('"')[1]) == result.to_html()
-    assert type(result).failed("x", "no file")._repr_html_() is None
+    assert type(result)(error="no file", source="x")._repr_html_() is None

@@ -6,7 +6,7 @@ import fsspec
 import pytest
 
 from attention_apps.batch.inputs import Selection
-from attention_apps.batch.results import PLAN, Part, Span, Storage, make_parts, open_plan, part_name
+from attention_apps.batch.results import PLAN, Part, Span, Storage, make_parts, open_plan
 from tests.fault_injection import every_error, every_kill
 
 TEXTS = Selection("document", is_path=False, lines=True)
@@ -54,12 +54,9 @@ def test_parts_hold_every_input_once_and_in_order(files, size):
     assert [len(items) for items in found[:-1]] == [size] * (len(found) - 1)
     assert 1 <= len(found[-1]) <= size
     assert [part.count for part in parts] == [len(items) for items in found]
-    assert [part.name for part in parts] == [part_name(number) for number in range(len(parts))]
-
-
-def test_names_of_parts_sort_like_the_parts():
-    names = [part_name(number) for number in (0, 9, 10, 999_999, 1_000_000)]
-    assert sorted(names) == names
+    names = [part.name for part in parts]
+    assert names == [f"part-{number:07d}" for number in range(len(parts))]
+    assert names == sorted(names)
 
 
 def test_a_plan_is_read_again_and_not_made_anew(files, storage):

@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,10 +136,6 @@ class Box:
             raise ValueError(f"the edges of a box must be ordered, from 0 to 1. Received: {values!r}")
         return box
 
-    def mirrored(self) -> "Box":
-        """Return the box in the mirror image of the photo."""
-        return replace(self, left=1 - self.right, right=1 - self.left)
-
 
 def join_boxes(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     """Add `boxes` to the rows of a manifest of photos, by the file name of the photo.
@@ -207,10 +203,16 @@ def count_pointing(caption: Caption, boxes: Sequence[Box]) -> np.ndarray:
         if named:
             side = len(weights)
             row, column = np.unravel_index(int(np.argmax(weights)), weights.shape)
-            hit = _is_inside((column + 0.5) / side, (row + 0.5) / side, named)
             centers = (np.arange(side) + 0.5) / side
-            chance = np.mean([_is_inside(x, y, named) for y in centers for x in centers])
-            counts += [1, hit, _is_inside(0.5, 0.5, named), chance]
+            points = [
+                ((column + 0.5) / side, (row + 0.5) / side),
+                (0.5, 0.5),
+                *((x, y) for y in centers for x in centers),
+            ]
+            inside = np.array(
+                [any(box.left <= x <= box.right and box.top <= y <= box.bottom for box in named) for x, y in points]
+            )
+            counts += [1, inside[0], inside[1], inside[2:].mean()]
     return counts
 
 
@@ -237,10 +239,6 @@ def pointing_game(counts: Sequence[np.ndarray]) -> dict[str, MetricResult]:
         total = statistics.sum(axis=0)
         results[name] = MetricResult(name, _ratio(total), items, statistics, _ratio, {"words": float(total[1])})
     return results
-
-
-def _is_inside(x, y, boxes):
-    return any(box.left <= x <= box.right and box.top <= y <= box.bottom for box in boxes)
 
 
 def _ratio(total):

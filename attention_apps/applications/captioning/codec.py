@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from attention_apps.applications.captioning.caption import Caption
 from attention_apps.applications.captioning.reader import STATUSES
-from attention_apps.applications.outputs import answer_fields, calibrated, geometric_mean, token_probabilities
+from attention_apps.applications.outputs import answer_fields, calibrated, token_probabilities
 from attention_apps.applications.parts import AnsweredParts, Codec, OutputOptions, Reading, Tensors
 from attention_apps.constants import END
 from attention_apps.decoding import DecodingResult
@@ -38,11 +38,10 @@ class CaptionCodec(Codec):
         token_ids, attention = forced["token_ids"], forced["attention"]
         side = math.isqrt(attention.shape[-1])
         weights = tf.where((token_ids > END)[..., tf.newaxis], attention, 0.0)
-        probabilities = token_probabilities(forced)
         return {
             "text": self.texts(result.token_ids, source),
             "score": result.scores,
-            **calibrated(geometric_mean(probabilities, token_ids > 0), self.config.confidence),
+            **calibrated(token_probabilities(forced), token_ids > 0, self.config.confidence),
             "token_ids": token_ids,
             "tokens": self.vocabulary.strings(token_ids),
             "attention": tf.reshape(weights, [*tf.unstack(tf.shape(token_ids)), side, side]),

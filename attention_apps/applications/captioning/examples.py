@@ -169,7 +169,7 @@ class CaptionExamples(Examples):
             return {"features": views[view]}, boxes if view == 0 else []
         if not self._flips[path]:
             return {"features": views[0]}, boxes
-        return {"features": views[view]}, [box.mirrored() for box in boxes]
+        return {"features": views[view]}, [replace(box, left=1 - box.right, right=1 - box.left) for box in boxes]
 
     def _regions(self, index: int, chosen: np.ndarray, boxes: list[Box]) -> np.ndarray:
         """Return the regions of the object that each token of the captions names, `(captions, time, regions)`."""

@@ -37,7 +37,15 @@ class ImageReader:
     def read(self, item: Any, options: OutputOptions) -> Reading:
         pixels = read_image(item)
         square = resize_image(tf.constant(pixels), self.size, self.fit).numpy()
-        return Reading([Source({"image": square})], item, self._shrink(pixels))
+        # The caption's plots show the photo reduced in size, and cropped to what the model sees.
+        if self.fit == "crop":
+            side = min(pixels.shape[:2])
+            top, left = ((length - side) // 2 for length in pixels.shape[:2])
+            pixels = pixels[top : top + side, left : left + side]
+        image = PIL.Image.fromarray(pixels)
+        # A photo of at least twice the size is first averaged in blocks, which takes a third of the time.
+        image.thumbnail((_MAX_SHOWN_SIDE, _MAX_SHOWN_SIDE), reducing_gap=1.0)
+        return Reading([Source({"image": square})], item, np.asarray(image))
 
     def in_graph(self, image_bytes: tf.Tensor) -> tuple[Tensors, Tensors]:
         images, status = decode_in_graph(image_bytes, self.size, self.fit)
@@ -47,14 +55,3 @@ class ImageReader:
         example = tf.io.encode_jpeg(tf.zeros((32, 32, 3), tf.uint8)).numpy()
         specs = {"image_bytes": tf.TensorSpec([None], tf.string)}
         return {DEFAULT_SIGNATURE: RawInput(self.in_graph, specs, {"image_bytes": [example]}, {"image_bytes": _NOTE})}
-
-    def _shrink(self, pixels: np.ndarray) -> np.ndarray:
-        """Return the photo for the caption's plots: reduced in size, and cropped to what the model sees."""
-        if self.fit == "crop":
-            side = min(pixels.shape[:2])
-            top, left = ((length - side) // 2 for length in pixels.shape[:2])
-            pixels = pixels[top : top + side, left : left + side]
-        image = PIL.Image.fromarray(pixels)
-        # A photo of at least twice the size is first averaged in blocks, which takes a third of the time.
-        image.thumbnail((_MAX_SHOWN_SIDE, _MAX_SHOWN_SIDE), reducing_gap=1.0)
-        return np.asarray(image)

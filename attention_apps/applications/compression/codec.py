@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from attention_apps.applications.compression.compression import Compression
 from attention_apps.applications.compression.config import CompressionDecodingOptions
-from attention_apps.applications.outputs import calibrated, geometric_mean, token_probabilities
+from attention_apps.applications.outputs import calibrated, token_probabilities
 from attention_apps.applications.parts import Tensors
 from attention_apps.applications.summarization.codec import STATUS_NOTE, SummaryCodec
 from attention_apps.applications.summarization.config import SummaryOptions
@@ -77,7 +77,7 @@ class TagCodec(SummaryCodec):
         return {
             "text": self.texts(result.token_ids, source),
             "score": result.scores,
-            **calibrated(geometric_mean(tags, is_word), self.config.confidence),
+            **calibrated(tags, is_word, self.config.confidence),
             "tokens": tf.strings.regex_replace(tf.where(keep, written, ""), JOINER, ""),
             "kept": keep,
             "attention": tf.linalg.diag(tf.cast(keep, tf.float32)),
@@ -92,8 +92,13 @@ class TagCodec(SummaryCodec):
         outputs = {name: tensor[:-1] for name, tensor in outputs.items()}  # the last sentence belongs to no text
         kept = tf.boolean_mask(outputs["kept"], sentences[:-1] != "")
         confidence = tf.math.unsorted_segment_min(outputs["confidence"], rows, batch)
+        texts = []  # the sentences of each text joined with spaces, without empty ones
+        for of_rank in tf.unstack(outputs["text"], axis=1):
+            is_left = of_rank != ""
+            some, their_rows = tf.boolean_mask(of_rank, is_left), tf.boolean_mask(rows, is_left)
+            texts.append(tf.strings.unsorted_segment_join(some, their_rows, batch, separator=" "))
         joined = {
-            "text": _join_sentences(outputs["text"], rows, batch),
+            "text": tf.stack(texts, axis=1),
             "score": tf.math.unsorted_segment_mean(outputs["score"], rows, batch),
             "confidence": confidence,
             "unsure": confidence < self.config.confidence.threshold,
@@ -112,16 +117,6 @@ def _kept(token_ids, tokens):
     return capitalize_first(tokens, keep), keep
 
 
-def _join_sentences(texts, rows, batch):
-    """Join the sentences `(sentences, num_best)` of each text with spaces, and skip empty ones."""
-    joined = []
-    for rank in range(texts.shape[1]):
-        is_left = texts[:, rank] != ""
-        some, their_rows = tf.boolean_mask(texts[:, rank], is_left), tf.boolean_mask(rows, is_left)
-        joined.append(tf.strings.unsorted_segment_join(some, their_rows, batch, separator=" "))
-    return tf.stack(joined, axis=1)
-
-
 def keep_limit(mask: tf.Tensor, options: CompressionDecodingOptions) -> Scorer:
     """Return a scorer that applies `keep_bias` and the limits on the number of kept words.
 
@@ -133,15 +128,12 @@ def keep_limit(mask: tf.Tensor, options: CompressionDecodingOptions) -> Scorer:
     def call(token: tf.Tensor, state: Mapping[str, Any]) -> tuple[tf.Tensor, dict[str, Any]]:
         kept = state["kept"] + tf.cast(token == KEEP, tf.int32)
         left = state["left"] - tf.cast(token >= DELETE, tf.int32)
-        scores = options.keep_bias * _at(KEEP, tf.ones_like(kept, tf.bool))
-        scores += VERY_NEGATIVE * _at(DELETE, (kept + left <= options.min_words) & (left > 0))
+        keep = options.keep_bias * tf.ones_like(kept, tf.float32)
         if options.max_words is not None:
-            scores += VERY_NEGATIVE * _at(KEEP, kept >= options.max_words)
+            keep += VERY_NEGATIVE * tf.cast(kept >= options.max_words, tf.float32)
+        delete = VERY_NEGATIVE * tf.cast((kept + left <= options.min_words) & (left > 0), tf.float32)
+        scores = keep[:, tf.newaxis] * tf.one_hot(KEEP, KEEP + 1)
+        scores += delete[:, tf.newaxis] * tf.one_hot(DELETE, KEEP + 1)
         return scores, {"kept": kept, "left": left}
 
     return Scorer(call, {"kept": tf.zeros_like(lengths), "left": lengths}, upper_bound=max(options.keep_bias, 0.0))
-
-
-def _at(tag, rows):
-    """Return `(rows, tags)` with 1 for the tag in the true rows, else 0."""
-    return tf.cast(rows, tf.float32)[:, tf.newaxis] * tf.one_hot(tag, KEEP + 1)

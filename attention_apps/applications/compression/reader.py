@@ -1,20 +1,9 @@
 """Reads texts as tokenized sentences."""
 
-from typing import Any
-
 import tensorflow as tf
 
-from attention_apps.applications.parts import Reading, Tensors
-from attention_apps.applications.summarization.config import SummaryOptions
-from attention_apps.applications.summarization.reader import (
-    TextReader,
-    cut_sentences,
-    lead_sentences,
-    make_sources,
-    pad,
-    read_text,
-    read_text_in_graph,
-)
+from attention_apps.applications.parts import Tensors
+from attention_apps.applications.summarization.reader import TextReader, pad, read_text_in_graph
 from attention_apps.preprocessing.sentences import piece_starts, tokenize_sentence
 
 
@@ -22,14 +11,7 @@ class SentenceReader(TextReader):
     """Reads strings or UTF-8 bytes sentence by sentence. A sentence that is too long for the model is split."""
 
     tokenize = staticmethod(tokenize_sentence)
-
-    def read(self, item: Any, options: SummaryOptions) -> Reading:
-        text = read_text(item, self.tokenize)
-        if options.sentences is None:
-            passages = cut_sentences(text.sentences, self.max_length)
-        else:
-            passages = lead_sentences(text, self.max_length, options.sentences)
-        return Reading(make_sources(text.tokens, passages), item, text.shown)
+    reads_all = True
 
     def in_graph(self, text: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Read all sentences of all texts. The context says which text each sentence belongs to."""

@@ -11,7 +11,6 @@ from attention_apps.applications.outputs import (
     answer_fields,
     calibrated,
     clear_rows,
-    geometric_mean,
     token_probabilities,
 )
 from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
@@ -104,7 +103,7 @@ class SpeechCodec(Codec):
         loud, num_frames = loud_frames(source["waveform"], source["length"])
         seconds = tf.cast(source["length"], tf.float64) / SAMPLE_RATE
         is_counted = is_written | (token_ids == END) if self.counts_end else is_written
-        sure = calibrated(geometric_mean(confidences, is_counted), self.config.confidence)
+        sure = calibrated(confidences, is_counted, self.config.confidence)
         has_text = tf.reduce_any(is_written, axis=1)
         return {
             "text": self.texts(result.token_ids, source),

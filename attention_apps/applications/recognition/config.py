@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from attention_apps.applications.outputs import FRACTION, ConfidenceConfig, Limited
 from attention_apps.applications.parts import OutputOptions
-from attention_apps.checks import require, require_at_least
+from attention_apps.checks import require
 from attention_apps.constants import PADDING, START, UNKNOWN
 from attention_apps.decoding import DecodingOptions
 from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
@@ -58,7 +58,7 @@ class MoonshineConfig(Limited):
 
 
 @dataclass(frozen=True)
-class SpeechDecodingOptions(DecodingOptions):
+class SpeechDecodingOptions(Limited, DecodingOptions):
     """`DecodingOptions` with the weights of CTC and of a language model.
 
     Args:
@@ -72,10 +72,7 @@ class SpeechDecodingOptions(DecodingOptions):
     ctc_weight: float = 0.3
     language_model_weight: float = 0.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.ctc_weight < 1, "ctc_weight", "at least 0 and less than 1", self.ctc_weight)
-        require_at_least(self, 0, "language_model_weight")
+    limits: ClassVar = {"ctc_weight": FRACTION, "language_model_weight": (0, None)}
 
 
 @dataclass(frozen=True)
@@ -130,9 +127,6 @@ class GroupShare(Limited):
     end_epoch: int | None = None
 
     limits: ClassVar = {"count": (1, None)}
-
-    def is_in(self, epoch: int) -> bool:
-        return self.first_epoch <= epoch and (self.end_epoch is None or epoch < self.end_epoch)
 
 
 @dataclass(frozen=True)

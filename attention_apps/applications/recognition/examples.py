@@ -21,7 +21,7 @@ from attention_apps.models import Seq2Seq
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES
 from attention_apps.preprocessing.audio import SAMPLE_RATE, audio_seconds, read_audio
 from attention_apps.preprocessing.audio_augmentation import colored_noise
-from attention_apps.preprocessing.audio_features import LogMelOptions, log_mel, num_frames
+from attention_apps.preprocessing.audio_features import log_mel, num_frames
 from attention_apps.preprocessing.text import normalize_transcript
 from attention_apps.preprocessing.vocabulary import Vocabulary
 from attention_apps.training.config import TrainingConfig
@@ -168,7 +168,8 @@ class SpeechExamples(Examples):
         """Return the encoder's input: features at a random tempo, some of them masked."""
         config, options = self.config.augmentation, self.config.features
         options = replace(options, hop=options.hop * float(random.choice(config.tempos)))
-        features = waveform_features(waveform, options)
+        samples, lengths = tf.constant(waveform[np.newaxis]), tf.constant([len(waveform)])
+        features = log_mel(samples, lengths, options)[0][0].numpy()
         if epoch >= config.spectrum_from_epoch:
             features = config.spectrum(features, random)
         return {"features": features, "mask": np.ones(len(features), bool)}
@@ -177,7 +178,7 @@ class SpeechExamples(Examples):
         """Return the indices of the examples of an epoch: those of the mixture, and all noise."""
         chosen = [np.arange(len(self.rows))] if not self.config.mixture else []
         for share in self.config.mixture:
-            if share.is_in(epoch):
+            if share.first_epoch <= epoch and (share.end_epoch is None or epoch < share.end_epoch):
                 members = np.flatnonzero(self._groups == share.group)
                 count = len(members) if share.count is None else share.count
                 chosen.append(random.choice(members, count, replace=count > len(members)))
@@ -219,12 +220,6 @@ class SubWordExamples(SpeechExamples):
     def make_source(self, waveform: np.ndarray, random: np.random.Generator, epoch: int) -> dict[str, np.ndarray]:
         padded = np.pad(waveform, (0, max(MIN_SAMPLES - len(waveform), 0)))
         return {"waveform": padded, "lengths": np.array(len(padded), np.int32)}
-
-
-def waveform_features(waveform: np.ndarray, options: LogMelOptions) -> np.ndarray:
-    """Return the log-mel features `(time, mels)` of one recording."""
-    samples = tf.constant(waveform[np.newaxis])
-    return log_mel(samples, tf.constant([len(waveform)]), options)[0][0].numpy()
 
 
 def _bursts(size, random):

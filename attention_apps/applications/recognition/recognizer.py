@@ -211,7 +211,12 @@ class HubMoonshine:
         self.hub_ids = [*special, *(index for index in ids if index not in special)]
         # The sub-words of the tokenizer. The model may have more rows of embeddings; these are never written.
         names = ((index, tokenizer.id_to_token(index)) for index in self.hub_ids[len(SPECIAL_TOKENS) :])
-        self.vocabulary = Vocabulary(name if _is_usable(name) else f"<unused_{index}>" for index, name in names)
+        self.vocabulary = Vocabulary(
+            f"<unused_{index}>"  # a vocabulary cannot hold the line breaks of pieces of program code
+            if name in SPECIAL_TOKENS or any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in name)
+            else name
+            for index, name in names
+        )
 
     def config(self, config: RecognizerConfig | None) -> RecognizerConfig:
         """Return a configuration, by default one for transcripts of any length, with the sizes of the model."""
@@ -289,11 +294,6 @@ def _check_supported(backbone: Any) -> None:
         found = _array(rotary.inv_freq)
         expected = _MAX_WAVELENGTH ** -(np.arange(len(found)) / len(found))
         require(np.allclose(found, expected, rtol=1e-2), "rope_theta", str(_MAX_WAVELENGTH), backbone.rope_theta)
-
-
-def _is_usable(name: str) -> bool:
-    """Whether a vocabulary can hold a sub-word: pieces of program code have line breaks."""
-    return name not in SPECIAL_TOKENS and not any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in name)
 
 
 def _matrices(attention: Any) -> list[np.ndarray]:

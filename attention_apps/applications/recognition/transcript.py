@@ -3,6 +3,7 @@
 import html
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -144,16 +145,12 @@ class Transcript(Result):
     def to_srt(self) -> str:
         """Subtitles in the SubRip format, each of some words that follow one another without a long pause."""
         return "\n".join(
-            f"{number}\n{_time(start, ',')} --> {_time(end, ',')}\n{line}\n"
-            for number, (start, end, line) in enumerate(_subtitles(self.words), 1)
+            f"{number}\n{times}\n{line}\n" for number, (times, line) in enumerate(_subtitles(self.words, ","), 1)
         )
 
     def to_vtt(self) -> str:
         """The same subtitles in the WebVTT format of web pages."""
-        cues = (
-            f"\n{_time(start, '.')} --> {_time(end, '.')}\n{html.escape(line, False)}\n"
-            for start, end, line in _subtitles(self.words)
-        )
+        cues = (f"\n{times}\n{html.escape(line, False)}\n" for times, line in _subtitles(self.words, "."))
         return "WEBVTT\n" + "".join(cues)
 
     def _alignments(self):
@@ -165,8 +162,8 @@ _SUBTITLE_LETTERS = 42
 _SUBTITLE_PAUSE = 1.0
 
 
-def _subtitles(words: list[SpokenWord]) -> list[tuple[float, float, str]]:
-    """Start, end and text of each subtitle."""
+def _subtitles(words: list[SpokenWord], point: str) -> Iterator[tuple[str, str]]:
+    """The times of each subtitle, such as `00:00:01.250 --> 00:00:02.000` for the point `.`, and its text."""
     subtitles: list[list[SpokenWord]] = []
     for word in words:
         last = subtitles[-1] if subtitles else []
@@ -175,14 +172,13 @@ def _subtitles(words: list[SpokenWord]) -> list[tuple[float, float, str]]:
             last.append(word)
         else:
             subtitles.append([word])
-    return [(words[0].start, words[-1].end, " ".join(word.word for word in words)) for words in subtitles]
-
-
-def _time(seconds: float, point: str) -> str:
-    milliseconds = round(seconds * 1000)
-    minutes, milliseconds = divmod(milliseconds, 60_000)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:02}:{minutes:02}:{milliseconds // 1000:02}{point}{milliseconds % 1000:03}"
+    for words in subtitles:
+        times = []
+        for seconds in (words[0].start, words[-1].end):
+            minutes, milliseconds = divmod(round(seconds * 1000), 60_000)
+            clock = f"{minutes // 60:02}:{minutes % 60:02}:{milliseconds // 1000:02}"
+            times.append(f"{clock}{point}{milliseconds % 1000:03}")
+        yield " --> ".join(times), " ".join(word.word for word in words)
 
 
 def token_spans(
@@ -290,8 +286,13 @@ class _Sound:
     def __init__(self, loud, num_frames):
         self.num_frames = num_frames[:, tf.newaxis]
         is_real = tf.sequence_mask(num_frames, tf.shape(loud)[1])
-        self.loud = _places(loud & is_real)
-        self.quiet = _places(~loud & is_real)
+        # The numbers of the loud and the quiet frames, between -1 and numbers beyond all frames, (batch, frames + 2).
+        frames, found = tf.range(tf.shape(loud)[1]), []
+        for is_there in (loud, ~loud):
+            places = tf.sort(tf.where(is_there & is_real, frames, tf.int32.max), axis=1)
+            places = tf.pad(places, [[0, 0], [1, 0]], constant_values=-1)
+            found.append(tf.pad(places, [[0, 0], [0, 1]], constant_values=tf.int32.max))
+        self.loud, self.quiet = found
 
     def onset(self, start, earliest, latest):
         """Where the sound that is on at `start` began, or, where none is on, where the next one does."""
@@ -311,12 +312,6 @@ class _Sound:
         stops = tf.minimum(_around(self.quiet, frame)[1], self.num_frames)
         stops = tf.where(frame < self.num_frames, stops, frame)
         return tf.where(is_off, earlier, tf.maximum(tf.minimum(_to_seconds(stops), latest), end))
-
-
-def _places(is_there):
-    """The numbers of the frames where something is, between -1 and numbers beyond all frames, `(batch, frames + 2)`."""
-    places = tf.sort(tf.where(is_there, tf.range(tf.shape(is_there)[1]), tf.int32.max), axis=1)
-    return tf.pad(tf.pad(places, [[0, 0], [1, 0]], constant_values=-1), [[0, 0], [0, 1]], constant_values=tf.int32.max)
 
 
 def _around(places, frame):

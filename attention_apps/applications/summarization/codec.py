@@ -9,7 +9,6 @@ import tensorflow as tf
 from attention_apps.applications.outputs import (
     calibrated,
     clear_rows,
-    geometric_mean,
     token_probabilities,
 )
 from attention_apps.applications.parts import AnsweredParts, Codec, Reading, Tensors
@@ -103,11 +102,10 @@ class SummaryCodec(Codec):
         token_ids, first = forced["token_ids"], self.first_position
         words, copied = (part[:, 0] for part in self.words(token_ids[:, tf.newaxis], source))
         attention = forced["attention"][..., first : first + tf.shape(source["tokens"])[1]]
-        confidence = geometric_mean(token_probabilities(forced), token_ids > 0)
         return {
             "text": self.texts(result.token_ids, source),
             "score": result.scores,
-            **calibrated(confidence, self.config.confidence),
+            **calibrated(token_probabilities(forced), token_ids > 0, self.config.confidence),
             "token_ids": token_ids,
             "tokens": tf.strings.regex_replace(words, JOINER, ""),
             "copied": copied,

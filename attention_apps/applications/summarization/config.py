@@ -36,7 +36,7 @@ class TextEncoderConfig(Limited):
 
 
 @dataclass(frozen=True)
-class WordLimits(DecodingOptions, Limited):
+class WordLimits(Limited, DecodingOptions):
     """`DecodingOptions` with limits on the number of words."""
 
     beam_size: int = 4
@@ -47,7 +47,6 @@ class WordLimits(DecodingOptions, Limited):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Limited.__post_init__(self)
         require_at_least(self, 0, "min_words")
         require_at_least(self, max(self.min_words, 1), "max_words")
 

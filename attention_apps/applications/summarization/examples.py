@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.applications.parts import Examples, Reading
-from attention_apps.applications.summarization.reader import TextReader, TextShown, Tokenize, make_sources, plain_token
+from attention_apps.applications.parts import Examples, Reading, Source
+from attention_apps.applications.summarization.reader import TextReader, TextShown, Tokenize, plain_token
 from attention_apps.constants import END, START, UNKNOWN
 from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, rouge
@@ -83,12 +83,16 @@ class SummaryExamples(Examples):
     def batches(self, training_config: TrainingConfig) -> Batches:
         ids = tf.TensorSpec((None,), tf.int32)
         sources = np.minimum(self.corpus.documents.lengths, self.config.max_source_length)
-        classes = _classes(sources, _SOURCE_CLASSES) * _TARGET_CLASSES
+        targets = self.corpus.summaries.lengths
+        classes = np.zeros(len(sources), int)  # of about equal size, for each pair of a source and a target class
+        for of_examples, count in ((sources, _SOURCE_CLASSES), (targets, _TARGET_CLASSES)):
+            edges = np.unique(np.quantile(of_examples, np.linspace(0, 1, count + 1)[1:-1], method="nearest"))
+            classes = classes * count + np.searchsorted(edges, of_examples, side="left")
         return Batches(
             self,
             {"source": {"token_ids": ids, "source_ids": ids}, "tokens": ids},
             batch_size=training_config.batch_size,
-            lengths=_BETWEEN_CLASSES ** (classes + _classes(self.corpus.summaries.lengths, _TARGET_CLASSES)),
+            lengths=_BETWEEN_CLASSES**classes,
             seed=training_config.seed,
             short_first_epochs=training_config.short_first_epochs,
         )
@@ -99,7 +103,8 @@ class SummaryExamples(Examples):
         codes = self.corpus.documents[index][: self.config.max_source_length]
         tokens = [self.corpus.words[code].encode() for code in codes]
         shown = TextShown(document, [plain_token(token) for token in tokens])
-        return Reading(make_sources(tokens, [(0, len(tokens))]), document, shown)
+        source = Source({"tokens": np.array(tokens, object)}, len(tokens), (0, len(tokens)))
+        return Reading([source], document, shown)
 
     def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
         ids = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor()
@@ -127,9 +132,3 @@ class SummaryExamples(Examples):
             for word, form in zip(ids, forms, strict=True)
         ]
         return np.array([START, *copied, END], np.int32)
-
-
-def _classes(lengths, count):
-    """Assign each length to one of `count` classes of about equal size."""
-    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="nearest"))
-    return np.searchsorted(edges, lengths, side="left")

@@ -49,6 +49,8 @@ class TextReader:
     """
 
     tokenize: Tokenize = staticmethod(text.tokenize)
+    # Whether all sentences are read, each on its own, and longer ones than the model reads in pieces.
+    reads_all = False
 
     max_batch_length = float("inf")
     signature: ClassVar[Mapping[str, tf.TensorSpec]] = {"tokens": tf.TensorSpec((None, None), tf.string)}
@@ -59,11 +61,22 @@ class TextReader:
 
     def read(self, item: Any, options: SummaryOptions) -> Reading:
         text = read_text(item, self.tokenize)
-        if options.sentences is None or options.sentences == 1:
-            passages = first_passage(text.sentences, self.max_length)
+        length = self.max_length
+        if options.sentences is None or (options.sentences == 1 and not self.reads_all):
+            passages = [
+                (place, min(place + length, end))
+                for start, end in text.sentences
+                for place in range(start, end, length)
+            ]
+            if passages and not self.reads_all:  # the first sentences that fit; a longer first one is truncated
+                passages = [(0, max(end for _, end in passages if end <= length))]
         else:
-            passages = lead_sentences(text, self.max_length, options.sentences)
-        return Reading(make_sources(text.tokens, passages), item, text.shown)
+            passages = lead_sentences(text, length, options.sentences)
+        sources = [
+            Source({"tokens": np.array(text.tokens[start:end], object)}, end - start, (start, end))
+            for start, end in passages
+        ]
+        return Reading(sources, item, text.shown)
 
     def in_graph(self, text: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Read the first passage of each text."""
@@ -145,19 +158,6 @@ def sentence_spans(starts: Sequence[bool]) -> list[Span]:
     return list(itertools.pairwise(places))
 
 
-def cut_sentences(sentences: Sequence[Span], max_length: int) -> list[Span]:
-    """Split sentences that are longer than `max_length` tokens."""
-    return [
-        (place, min(place + max_length, end)) for start, end in sentences for place in range(start, end, max_length)
-    ]
-
-
-def first_passage(sentences: Sequence[Span], max_length: int) -> list[Span]:
-    """Return the passage of the first sentences that fit into `max_length` tokens. A longer first one is truncated."""
-    pieces = cut_sentences(sentences, max_length)
-    return [(0, max(end for _, end in pieces if end <= max_length))] if pieces else []
-
-
 def lead_sentences(text: ReadText, max_length: int, count: int) -> list[Span]:
     """Choose up to `count` sentences that cover a text: the first of each of `count` parts of about equal size.
 
@@ -170,13 +170,6 @@ def lead_sentences(text: ReadText, max_length: int, count: int) -> list[Span]:
     parts = np.array_split(units, min(count, len(units))) if len(units) else []
     chosen = [text.sentences[part[0]] for part in parts] or text.sentences[:1]
     return [(start, min(end, start + max_length)) for start, end in chosen]
-
-
-def make_sources(tokens: Sequence[bytes], passages: Sequence[Span]) -> list[Source]:
-    """Return a source for each passage of a text."""
-    return [
-        Source({"tokens": np.array(tokens[start:end], object)}, end - start, (start, end)) for start, end in passages
-    ]
 
 
 def pad(tokens: tf.RaggedTensor) -> tf.Tensor:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self, overload
 
@@ -78,8 +78,24 @@ class TextSummarizer(Application[SummarizerConfig]):
             config: only `decoding`, `output`, `training`, `max_source_length` and `decoder.max_length`, the longest
                 summary, are used.
         """
-        config, vocabulary, parts = keras_hub_parts(model, config)
-        return cls(config, vocabulary, parts)
+        import keras_hub
+
+        if isinstance(model, str | os.PathLike):
+            model = keras_hub.models.Seq2SeqLM.from_preset(os.fspath(model))
+        if not isinstance(model, keras_hub.models.Seq2SeqLM):
+            received = type(model).__name__
+            raise TypeError(f"`model` must be a `Seq2SeqLM` of KerasHub, or a preset of one. Received: {received}")
+        if model.preprocessor is None:
+            message = "`model` must have its preprocessor, which holds the tokenizer. Received: preprocessor=None"
+            raise ValueError(message)
+        tokenizer = HubTokenizer(model)
+        parts = Parts(
+            reader=partial(TextReader, tokenize=tokenizer.tokenize),
+            codec=partial(HubCodec, tokenizer=tokenizer),
+            model=lambda config, _: make_keras_hub_model(model, tokenizer.hub_tokens, config.decoder.max_length),
+            examples=_make_examples_class(tokenizer),
+        )
+        return cls(config or _default_config(tokenizer), tokenizer.vocabulary, parts)
 
     @overload
     def summarize(self, texts: str | bytes, **options: Any) -> Summary: ...
@@ -111,21 +127,20 @@ class HubTokenizer:
         self.language_model = language_model
         self.tokenizer = language_model.preprocessor.tokenizer
         self.hub_tokens = HubTokens.of(language_model.preprocessor)
-        self.vocabulary = Vocabulary(self._names())
-
-    def _names(self) -> Iterator[str]:
-        """Yield a unique name for each of our ids after the special tokens."""
+        # A unique name for each of our ids after the special tokens.
         hub_ids = self.hub_tokens.hub_ids[len(SPECIAL_TOKENS) :]
         spelled = self.tokenizer.detokenize(tf.ragged.constant([[index] for index in hub_ids], tf.int32))
         spelled = tf.convert_to_tensor(spelled, tf.string).numpy()  # outside a graph, KerasHub returns a list
+        names: list[str] = []
         used = set(SPECIAL_TOKENS)
         for index, line in zip(hub_ids, (line.decode("utf-8", "replace") for line in spelled), strict=True):
             piece = self.tokenizer.id_to_token(index)
             plain = ("" if piece.startswith(_SPACES) else JOINER) + line.strip()
             candidates = (plain if line.strip() and "\ufffd" not in line else "", piece, f"<{index}>")
             name = next(name for name in candidates if name and name.isprintable() and name not in used)
+            names.append(name)
             used.add(name)
-            yield name
+        self.vocabulary = Vocabulary(names)
 
     def tokenize(self, strings: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
         """Return the sub-words of each text, `(batch, None)`. In a graph it uses ops of TensorFlow Text."""
@@ -139,13 +154,6 @@ class HubTokenizer:
             ids = [list(row) for row in self.tokenizer(lines)] if lines else []
             ids = tf.ragged.constant(ids, tf.int32, ragged_rank=1)
         return tf.gather(tf.constant(self.vocabulary.tokens), tf.gather(self.hub_tokens.our_ids, ids))
-
-    def detokenize(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Convert ids `(batch, num_best, target)` to texts."""
-        rows = tf.reshape(token_ids, [-1, tf.shape(token_ids)[-1]])
-        pieces = tf.ragged.boolean_mask(tf.gather(self.hub_tokens.hub_ids, rows), rows >= len(SPECIAL_TOKENS))
-        texts = tf.convert_to_tensor(self.tokenizer.detokenize(pieces), tf.string)
-        return tf.reshape(text.normalize(texts), tf.shape(token_ids)[:2])
 
 
 class HubCodec(SummaryCodec):
@@ -178,7 +186,11 @@ class HubCodec(SummaryCodec):
         return tf.gather(names, token_ids), tf.zeros_like(token_ids, tf.bool)
 
     def texts(self, token_ids: tf.Tensor, source: Tensors) -> tf.Tensor:
-        return self.tokenizer.detokenize(token_ids)
+        hub_ids, hub_tokenizer = self.tokenizer.hub_tokens.hub_ids, self.tokenizer.tokenizer
+        rows = tf.reshape(token_ids, [-1, tf.shape(token_ids)[-1]])
+        pieces = tf.ragged.boolean_mask(tf.gather(hub_ids, rows), rows >= len(SPECIAL_TOKENS))
+        texts = tf.convert_to_tensor(hub_tokenizer.detokenize(pieces), tf.string)
+        return tf.reshape(text.normalize(texts), tf.shape(token_ids)[:2])
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write a KerasHub preset, which `from_keras_hub` and KerasHub can read."""
@@ -203,28 +215,6 @@ def _make_examples_class(tokenizer: HubTokenizer) -> type[SummaryExamples]:
             )
 
     return HubExamples
-
-
-def keras_hub_parts(model: Any, config: SummarizerConfig | None) -> tuple[SummarizerConfig, Vocabulary, Parts]:
-    """Return the configuration, vocabulary and parts for a `Seq2SeqLM`, or for the name or folder of its preset."""
-    import keras_hub
-
-    if isinstance(model, str | os.PathLike):
-        model = keras_hub.models.Seq2SeqLM.from_preset(os.fspath(model))
-    if not isinstance(model, keras_hub.models.Seq2SeqLM):
-        received = type(model).__name__
-        raise TypeError(f"`model` must be a `Seq2SeqLM` of KerasHub, or a preset of one. Received: {received}")
-    if model.preprocessor is None:
-        raise ValueError("`model` must have its preprocessor, which holds the tokenizer. Received: preprocessor=None")
-    tokenizer = HubTokenizer(model)
-
-    parts = Parts(
-        reader=partial(TextReader, tokenize=tokenizer.tokenize),
-        codec=partial(HubCodec, tokenizer=tokenizer),
-        model=lambda config, _: make_keras_hub_model(model, tokenizer.hub_tokens, config.decoder.max_length),
-        examples=_make_examples_class(tokenizer),
-    )
-    return config or _default_config(tokenizer), tokenizer.vocabulary, parts
 
 
 def _default_config(tokenizer: HubTokenizer) -> SummarizerConfig:

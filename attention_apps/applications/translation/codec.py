@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import tensorflow as tf
 
 from attention_apps.applications.outputs import (
     calibrated,
     clear_rows,
-    geometric_mean,
     token_probabilities,
 )
 from attention_apps.applications.parts import AnsweredParts, Codec, OutputOptions, Reading, Tensors
@@ -73,14 +73,17 @@ class TranslationCodec(Codec):
         starts = tf.gather(self.word_pieces.starts_word, token_ids)
         word_of = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)
         word_of = tf.where(is_piece, word_of, -1)  # (batch, target)
-        confidence = geometric_mean(token_probabilities(forced), token_ids > PADDING)
+        # Attention is averaged over the pieces of each target word, and summed over the pieces of each source word.
+        read = tf.one_hot(source["word_of"], tf.shape(source["tokens"])[1])  # (batch, source pieces, source words)
+        written = tf.one_hot(word_of, tf.shape(word_of)[1], axis=1)  # (batch, target words, target pieces)
+        written /= tf.maximum(tf.reduce_sum(written, axis=-1, keepdims=True), 1.0)
         return {
             "text": self.texts(result.token_ids, source),
             "score": result.scores,
-            **calibrated(confidence, self.config.confidence),
+            **calibrated(token_probabilities(forced), token_ids > PADDING, self.config.confidence),
             "token_ids": token_ids,
             "tokens": self._words(token_ids, word_of),
-            "attention": _word_attention(forced["attention"], word_of, source),
+            "attention": written @ tf.cast(forced["attention"], tf.float32) @ read,
             "source_tokens": tf.strings.regex_replace(source["tokens"], JOINER, ""),
             "verbatim": detokenize(source["tokens"]),
             "has_letter": tf.reduce_any(has_letter(source["tokens"]), axis=1),
@@ -111,7 +114,8 @@ class TranslationCodec(Codec):
             copied = [True] * len(shown.tokens[span])
             lines.append(SummaryLine(0.0, shown.tokens[span], [(text, 0.0)] * count, None, copied, source.place))
         numbers = [int(shown.line_of[source.place[0]]) for source, _ in parts]
-        return Translation.of(lines, numbers, shown.tokens, threshold, reading.item)
+        separators = ["\n" * int(breaks) or " " for breaks in np.diff(numbers, append=numbers[-1:])]
+        return Translation(lines, shown.tokens, threshold=threshold, source=reading.item, separators=separators)
 
     def serve(self, outputs: Tensors, context: Tensors, options: OutputOptions) -> Tensors:
         """Join the sentences of each text; one without letters is its own translation."""
@@ -125,29 +129,17 @@ class TranslationCodec(Codec):
         confidence = tf.where(is_verbatim, 1.0, outputs["confidence"])
         confidence = tf.math.unsorted_segment_min(confidence, text_of, count)
         parts = ("token_ids", "tokens", "attention", "source_tokens")
+        lines, texts_of_ranks = context["text_of_line"], []
+        for sentences in tf.unstack(texts, axis=1):
+            line = tf.strings.unsorted_segment_join(sentences, context["line_of"], tf.size(lines), separator=" ")
+            line = tf.strings.strip(tf.strings.regex_replace(line, " +", " "))
+            whole = tf.strings.unsorted_segment_join(line, lines, count, separator="\n")
+            texts_of_ranks.append(tf.strings.strip(whole))
         joined = {
-            "text": _join_sentences(texts, context, count),
+            "text": tf.stack(texts_of_ranks, axis=1),
             "score": tf.math.unsorted_segment_mean(scores, text_of, count),
             "confidence": confidence,
             "unsure": confidence < self.config.confidence.threshold,
             **{name: tf.RaggedTensor.from_value_rowids(outputs[name], text_of, count).to_tensor() for name in parts},
         }
         return {**clear_rows(joined, (status != OK) & (status != CUT)), "status": status}
-
-
-def _word_attention(attention, word_of, source):
-    """Average attention over the pieces of each target word, and sum it over the pieces of each source word."""
-    read = tf.one_hot(source["word_of"], tf.shape(source["tokens"])[1])  # (batch, source pieces, source words)
-    written = tf.one_hot(word_of, tf.shape(word_of)[1], axis=1)  # (batch, target words, target pieces)
-    written /= tf.maximum(tf.reduce_sum(written, axis=-1, keepdims=True), 1.0)
-    return written @ tf.cast(attention, tf.float32) @ read
-
-
-def _join_sentences(texts, context, count):
-    """Join the sentences `(sentences, num_best)` of each text with spaces and line breaks."""
-    lines, joined = context["text_of_line"], []
-    for rank in range(texts.shape[1]):
-        line = tf.strings.unsorted_segment_join(texts[:, rank], context["line_of"], tf.size(lines), separator=" ")
-        line = tf.strings.strip(tf.strings.regex_replace(line, " +", " "))
-        joined.append(tf.strings.strip(tf.strings.unsorted_segment_join(line, lines, count, separator="\n")))
-    return tf.stack(joined, axis=1)

@@ -2,11 +2,10 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
 
-from attention_apps.applications.summarization.summary import Summary, SummaryLine
+from attention_apps.applications.summarization.summary import Summary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,12 +30,3 @@ class Translation(Summary):
             text = re.sub(" *\n", "\n", re.sub(" +", " ", whole)).strip()
             alternatives.append((text, float(np.mean([score for _, score in rank]))))
         return alternatives
-
-    @classmethod
-    def of(
-        cls, lines: list[SummaryLine], line_numbers: list[int], tokens: list[str], threshold: float, item: object
-    ) -> Self:
-        """Join the translations of the sentences of a text, given the line number of each sentence."""
-        breaks = np.diff(line_numbers, append=line_numbers[-1:])
-        separators = ["\n" * int(count) or " " for count in breaks]
-        return cls(lines, tokens, threshold=threshold, source=item, separators=separators)

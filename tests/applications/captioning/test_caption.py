@@ -53,7 +53,7 @@ def test_a_short_repr_has_neither_pixels_nor_source():
 
 
 def test_a_caption_without_a_photo_says_so(tmp_path):
-    failed = Caption.failed("photo.jpg", "Image file not found: photo.jpg")
+    failed = Caption(error="Image file not found: photo.jpg", source="photo.jpg")
     for show in (failed.plot, failed.to_html):
         with pytest.raises(ValueError, match=r"has no photo to show\. Image file not found: photo\.jpg"):
             show(tmp_path / "where.html")
@@ -93,10 +93,6 @@ def test_no_boxes_have_no_regions():
     assert not regions_of_boxes([], 4).any()
 
 
-def test_a_mirrored_box_lies_on_the_other_side():
-    assert CAT.mirrored() == Box("cat", 0.5, 0.0, 1.0, 0.25)
-
-
 def test_the_strongest_region_inside_a_box_is_a_hit():
     caption = make_caption(["a", "cat", "on", "table"], [(3, 3), (0, 1), (0, 0), (0, 0)])
     words, hits, middle, chance = count_pointing(caption, [CAT, TABLE])
@@ -105,7 +101,7 @@ def test_the_strongest_region_inside_a_box_is_a_hit():
 
 
 def test_a_failed_caption_counts_nothing():
-    assert not count_pointing(Caption.failed("photo.jpg", "broken"), [CAT]).any()
+    assert not count_pointing(Caption(error="broken", source="photo.jpg"), [CAT]).any()
 
 
 def test_the_game_is_scored_over_words_not_photos():

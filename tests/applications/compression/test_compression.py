@@ -31,4 +31,4 @@ def test_a_short_text_is_kept_as_a_whole_however_long():
 
 
 def test_a_failed_compression_keeps_nothing():
-    assert Compression.failed(5, "no text").kept == []
+    assert Compression(error="no text", source=5).kept == []

@@ -21,6 +21,8 @@ def test_each_sentence_is_a_source():
 def test_a_long_sentence_is_cut():
     lengths = [len(sentence) for sentence in sentences_of(" ".join(["word"] * 25))]
     assert lengths == [12, 12, 1]
+    sources = READER.read("Word " + "word " * 23 + "end. Yes.", SummaryOptions()).sources
+    assert [source.place for source in sources] == [(0, 12), (12, 24), (24, 26), (26, 28)]
 
 
 def test_as_many_sentences_as_are_asked_for_from_the_first_on():

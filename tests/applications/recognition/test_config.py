@@ -41,11 +41,6 @@ def test_a_configuration_survives_being_written(tmp_path):
     assert read_config(RecognizerConfig, tmp_path / "config.toml") == config
 
 
-def test_a_share_is_in_its_epochs():
-    assert [GroupShare("a", 1, 1, 3).is_in(epoch) for epoch in range(4)] == [False, True, True, False]
-    assert GroupShare("a", 1).is_in(99)
-
-
 def test_only_letters_and_the_end_are_spelled():
     assert set(SpeechDecodingOptions().banned_tokens) == set(range(len(SPECIAL_TOKENS))) - {END}
 

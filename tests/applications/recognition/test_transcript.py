@@ -74,7 +74,7 @@ def test_subtitles_break_where_a_line_is_full():
 
 
 def test_a_failure_has_an_error_and_nothing_else():
-    failed = Transcript.failed("a.wav", "broken")
+    failed = Transcript(error="broken", source="a.wav")
     assert (failed.text, failed.words, failed.tokens, failed.alternatives, failed.seconds) == ("", [], [], [], 0.0)
     assert failed.score == -np.inf
     assert failed.confidence == 0

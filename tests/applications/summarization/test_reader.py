@@ -5,8 +5,6 @@ from attention_apps.applications.summarization.config import SummarizerConfig, S
 from attention_apps.applications.summarization.reader import (
     MAX_TEXT_BYTES,
     TextReader,
-    cut_sentences,
-    first_passage,
     lead_sentences,
     read_text,
     sentence_spans,
@@ -90,23 +88,20 @@ def test_the_graph_reads_batches_without_any_word(texts):
     assert context["status"].numpy().tolist() == [b"blank"] * len(texts)
 
 
-FOUR_EACH = [(place, place + 4) for place in range(0, 36, 4)]
-
-
 def test_sentences_go_from_one_beginning_to_the_next():
     assert sentence_spans([True, False, True, True, False]) == [(0, 2), (2, 3), (3, 5)]
     assert sentence_spans([]) == []
 
 
 def test_the_first_passage_has_the_whole_sentences_that_fit():
-    assert first_passage([(0, 3), (3, 6)], 100) == [(0, 6)]
-    assert first_passage(FOUR_EACH, 11) == [(0, 8)]
-    assert first_passage([(0, 25), (25, 27)], 10) == [(0, 10)]
-    assert first_passage([], 100) == []
+    def places(text, max_length):
+        reader = TextReader(SummarizerConfig(max_source_length=max_length))
+        return [source.place for source in reader.read(text, SummaryOptions()).sources]
 
-
-def test_a_sentence_beyond_the_limit_is_cut():
-    assert cut_sentences([(0, 25), (25, 27)], 10) == [(0, 10), (10, 20), (20, 25), (25, 27)]
+    assert places("It rains. He ran.", 100) == [(0, 6)]
+    assert places("Alice sees Bob. " * 9, 11) == [(0, 8)]
+    assert places("Word " + "word " * 23 + "end. Yes.", 10) == [(0, 10)]
+    assert places("", 100) == []
 
 
 def chosen(text, count, max_length=100):

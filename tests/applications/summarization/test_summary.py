@@ -56,7 +56,7 @@ def test_a_short_text_is_its_own_summary():
     assert summary.was_read_whole
 
 
-@pytest.mark.parametrize("summary", [Summary.verbatim("", [], " "), Summary.failed(5, "no text")])
+@pytest.mark.parametrize("summary", [Summary.verbatim("", [], " "), Summary(error="no text", source=5)])
 def test_what_has_no_text_has_no_lines(summary):
     assert (summary.text, summary.tokens, summary.passages) == ("", [], [])
     assert summary.score == float("-inf")
@@ -66,7 +66,7 @@ def test_what_has_no_text_has_no_lines(summary):
 
 
 def test_an_error_is_kept():
-    assert Summary.failed(5, "no text").error == "no text"
+    assert Summary(error="no text", source=5).error == "no text"
     assert Summary.verbatim("", [], "").error is None
 
 

@@ -3,9 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from attention_apps.applications.translation.codec import _word_attention
 from attention_apps.constants import PADDING, START, UNKNOWN
-from attention_apps.decoding import DecodingOptions
+from attention_apps.decoding import DecodingOptions, DecodingResult
 from tests.applications.translators import PIECES, TEXT, make_translator
 
 TEXTS = [
@@ -112,10 +111,14 @@ def test_pieces_become_words_and_text(translator):
     assert words == [b"Anna", b"likes", b"the", b"dog", b".", b"", b"", b"", b""]
 
 
-def test_weights_are_added_up_over_what_is_read_and_averaged_over_what_is_written():
+def test_weights_are_added_up_over_what_is_read_and_averaged_over_what_is_written(translator):
     attention = tf.constant([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [0.0, 0.0, 1.0]]])
     source = {"tokens": tf.constant([["one", "two"]]), "word_of": tf.constant([[0, 0, 1]])}
-    words = _word_attention(attention, tf.constant([[0, 0, 1]]), source)
+    ids = tf.constant([translator.vocabulary.encode(["▁A", "nn", "▁likes"])])
+    forced = {"token_ids": ids, "attention": attention, "logits": tf.zeros([1, 3, len(translator.vocabulary)])}
+    scores, lengths = tf.zeros([1, 1]), tf.constant([[3]])
+    result = DecodingResult(ids[:, tf.newaxis], scores, scores, lengths, lengths > 3)
+    words = translator.codec.outputs(source, {}, result, forced)["attention"]
     np.testing.assert_allclose(words[0, :2], [[0.475, 0.525], [0.0, 1.0]], atol=1e-6)
 
 

@@ -14,7 +14,13 @@ def make_line(text, start, other="x"):
 @pytest.fixture
 def translation():
     lines = [make_line("eins zwei", 0), make_line("drei", 2), make_line("vier fünf", 3, "")]
-    return Translation.of(lines, [0, 0, 2], ["one", "two", "three", "four", "five"], 0.6, "text")
+    return Translation(
+        lines,
+        ["one", "two", "three", "four", "five"],
+        threshold=0.6,
+        source="text",
+        separators=[" ", "\n\n", " "],
+    )
 
 
 def test_sentences_are_joined_with_spaces_and_the_line_breaks_of_the_text(translation):
@@ -30,12 +36,12 @@ def test_it_says_how_it_came_about(translation):
 
 
 def test_a_blank_text_has_no_translation():
-    blank = Translation.of([], [], [], 0.5, "")
+    blank = Translation([], [], threshold=0.5, source="")
     assert (blank.text, blank.alternatives, blank.tokens, blank.unsure) == ("", [], [], False)
 
 
 def test_a_failure_has_an_error_and_no_text():
-    failed = Translation.failed(5, "It is no text")
+    failed = Translation(error="It is no text", source=5)
     assert (failed.text, failed.error, failed.source) == ("", "It is no text", 5)
 
 
