@@ -174,17 +174,16 @@ def _application(name, image_size):
     """A function that makes a `keras.applications` model, given `weights`, and the one that preprocesses its pixels."""
     make = vars(keras.applications).get(name)
     if callable(make):
-        prepare_pixels = sys.modules[make.__module__].preprocess_input
-        prepare_pixels = _prepare_efficientnet if name.startswith("EfficientNetB") else prepare_pixels
-        return partial(make, include_top=False, input_shape=(image_size, image_size, 3)), prepare_pixels
+        network = partial(make, include_top=False, input_shape=(image_size, image_size, 3))
+        if name.startswith("EfficientNetB"):  # what the network does itself if it is created with ImageNet weights
+            return (
+                network,
+                lambda pixels: 255 * keras.applications.imagenet_utils.preprocess_input(pixels, mode="torch"),
+            )
+        return network, sys.modules[make.__module__].preprocess_input
     applications = [key for key, value in vars(keras.applications).items() if callable(value)]
     choices = [*EFFICIENTNET_LITE_NAMES, *sorted(applications)]
     raise ValueError(f"`backbone` must be one of {choices}. Received: backbone={name!r}")
-
-
-def _prepare_efficientnet(pixels):
-    """The preprocessing that the network itself does if it is created with ImageNet weights."""
-    return 255 * keras.applications.imagenet_utils.preprocess_input(pixels, mode="torch")
 
 
 def _name_by_place(network, name):

@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -52,11 +53,12 @@ class AdamW:
         self.loss_scaling = loss_scaling
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self._weights = [variable.value for variable in variables]
-        self._means = [_slot(tf.zeros(v.shape), "mean") for v in self._weights]
-        self._squares = [_slot(tf.zeros(v.shape), "square") for v in self._weights]
-        self.steps = _slot(tf.constant(0, tf.int64), "steps")
-        self.loss_scale = _slot(tf.constant(FIRST_LOSS_SCALE if loss_scaling else 1.0), "loss_scale")
-        self._steps_at_scale = _slot(tf.constant(0, tf.int64), "steps_at_scale")
+        slot = partial(tf.Variable, trainable=False)
+        self._means = [slot(tf.zeros(v.shape), name="mean") for v in self._weights]
+        self._squares = [slot(tf.zeros(v.shape), name="square") for v in self._weights]
+        self.steps = slot(tf.constant(0, tf.int64), name="steps")
+        self.loss_scale = slot(tf.constant(FIRST_LOSS_SCALE if loss_scaling else 1.0), name="loss_scale")
+        self._steps_at_scale = slot(tf.constant(0, tf.int64), name="steps_at_scale")
         # Everything a checkpoint must hold, always in the same order.
         self.variables = [self.steps, self.loss_scale, self._steps_at_scale, *self._means, *self._squares]
 
@@ -209,9 +211,12 @@ class MovingAverage:
         rate = 1.0 - tf.minimum(self.decay, (1.0 + step) / (10.0 + step))
         rate = tf.where(moved, rate, 0.0)
 
+        def approach(average, weight, rate):
+            tf.raw_ops.ResourceApplyGradientDescent(var=average.handle, alpha=rate, delta=average - weight)
+
         def update_all(strategy, rate):
             for average, weight in zip(self.variables, self._weights, strict=True):
-                strategy.extended.update(average, _approach, args=(weight, rate), group=False)
+                strategy.extended.update(average, approach, args=(weight, rate), group=False)
 
         tf.distribute.get_replica_context().merge_call(update_all, args=(rate,))
 
@@ -239,11 +244,3 @@ def average_arrays(checkpoints: Sequence[Mapping[str, np.ndarray]]) -> dict[str,
         else:
             averaged[name] = array
     return averaged
-
-
-def _approach(average, weight, rate):
-    tf.raw_ops.ResourceApplyGradientDescent(var=average.handle, alpha=rate, delta=average - weight)
-
-
-def _slot(value: tf.Tensor, name: str) -> tf.Variable:
-    return tf.Variable(value, trainable=False, name=name)

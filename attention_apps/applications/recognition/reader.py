@@ -120,7 +120,11 @@ class AudioReader:
                 bar.remove_task(tasks.pop())
             elif not is_last and not quiet and console.is_terminal:
                 if not tasks:
-                    tasks.append(bar.add_task("listening", total=_total_seconds(reading.item)))
+                    total = None
+                    if isinstance(reading.item, str | os.PathLike):
+                        with contextlib.suppress(ValueError, OSError):
+                            total = header_seconds(reading.item)
+                    tasks.append(bar.add_task("listening", total=total))
                     bar.start()
                 bar.update(tasks[0], completed=source.place[1])
 
@@ -138,10 +142,3 @@ def make_source(waveform: np.ndarray, start: float = 0.0) -> Source:
     if seconds < MIN_SECONDS or is_silent(waveform):
         return Source(None, seconds, place)
     return Source({"waveform": waveform, "length": np.array(len(waveform), np.int32)}, seconds, place)
-
-
-def _total_seconds(item: Any) -> float | None:
-    if isinstance(item, str | os.PathLike):
-        with contextlib.suppress(ValueError, OSError):
-            return header_seconds(item)
-    return None
