@@ -14,7 +14,7 @@ import attention_apps
 from attention_apps.applications.preset import preset_names, presets_root
 from attention_apps.applications.tasks import TASKS, application_class
 from attention_apps.cli.demo_content import DESCRIPTIONS, SENTENCES, TEXTS, sample_photos, sample_recordings
-from attention_apps.cli.presets import describe
+from attention_apps.cli.serving_commands import describe
 from attention_apps.constants import END, PADDING
 from attention_apps.metrics import wer
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio

@@ -24,9 +24,9 @@ COMMANDS = {
     "train": ("train.TrainCommand", "train or fine-tune on your own data"),
     "check-data": ("train.CheckDataCommand", "list what is wrong with a data set"),
     "evaluate": ("train.EvaluateCommand", "score a preset on a data set"),
-    "export": ("presets.ExportCommand", "write a preset as a TensorFlow SavedModel"),
-    "serve": ("presets.ServeCommand", "serve models over REST, for trying things out"),
-    "presets": ("presets.PresetsCommand", "list the presets that came with the package"),
+    "export": ("serving_commands.ExportCommand", "write a preset as a TensorFlow SavedModel"),
+    "serve": ("serving_commands.ServeCommand", "serve models over REST, for trying things out"),
+    "presets": ("serving_commands.PresetsCommand", "list the presets that came with the package"),
     "demo": (
         "demo.DemoCommand",
         "try the presets on a page in the browser, or in the terminal; no network needed",

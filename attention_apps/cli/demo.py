@@ -7,7 +7,7 @@ from typing import Any
 
 from attention_apps.applications.tasks import application_class
 from attention_apps.cli.demo_content import DESCRIPTIONS, PHOTOS, TEXTS, sample_photos, sample_recordings
-from attention_apps.cli.presets import is_loopback, say
+from attention_apps.cli.serving_commands import is_loopback, say
 from attention_apps.cli.web_page import TABS, import_gradio, run_page
 from attention_apps.terminal import import_tensorflow_quietly, only_python_on_stderr
 

@@ -26,7 +26,7 @@ from attention_apps.cli.demo_content import (
     text_answer,
     transcript_answer,
 )
-from attention_apps.cli.presets import describe
+from attention_apps.cli.serving_commands import describe
 from attention_apps.cli.web_guard import PageGuard
 
 NUM_BEST = 4

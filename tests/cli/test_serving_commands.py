@@ -12,7 +12,7 @@ import PIL.Image
 import pytest
 
 from attention_apps.cli import main
-from attention_apps.cli.presets import _decoded_pixels
+from attention_apps.cli.serving_commands import _decoded_pixels
 from attention_apps.serving import Client, LoadedModel
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
 
