@@ -181,7 +181,7 @@ class HardAttention(ConstructorConfig, keras.layers.Layer):
         return ops.where(sampled, sample, probabilities), state
 
     def _logits_and_noisy_logits(self, probabilities):
-        """The logarithm, zero with a zero gradient for a probability of zero, and its sum with Gumbel noise."""
+        """Return the logarithm, zero with a zero gradient for a probability of zero, and its sum with Gumbel noise."""
         logits = ops.log(ops.where(probabilities > 0, probabilities, ops.ones_like(probabilities)))
         uniform = keras.random.uniform(
             ops.shape(logits), minval=1e-9, dtype=self.variable_dtype, seed=self.seed_generator
@@ -238,13 +238,14 @@ class MonotonicAttention(AdditiveAttention):
     _key_bias = True
 
     def __init__(self, units, noise=1.0, offset=-1.0, seed=None, **kwargs):
+        seed_generator = keras.random.SeedGenerator(seed)  # before the weights, whose random seeds come after its own
         super().__init__(units, **kwargs)
         if noise < 0:
             raise ValueError(f"`noise` must not be negative. Received: noise={noise}")
         self.noise = noise
         self.offset = offset
         self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.seed_generator = seed_generator
         self.autocast = False  # the alignment stays in float32 even under mixed precision
 
     def build(self, query_shape, value_shape):

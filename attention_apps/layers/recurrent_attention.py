@@ -123,7 +123,7 @@ class _Recurrence(NamedTuple):
 
 
 def _score(query, keys, state, feature_kernel, score_kernel, filters):
-    """The features of each source position and a 1, the hidden layer, and the scores `(batch, source)`."""
+    """Compute the features of each source position and a 1, the hidden layer, and the scores `(batch, source)`."""
     signal = ops.cast(state, keys.dtype)
     features = convolve(signal, filters[0]) if filters else ops.expand_dims(signal, 2)
     features = ops.concatenate([features, ops.ones_like(features[:, :, :1])], axis=2)  # (B, S, F + 1)

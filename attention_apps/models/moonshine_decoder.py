@@ -184,7 +184,7 @@ class MoonshineDecoder(ConstructorConfig, Decoder):
         return ops.matmul(self.norm(hidden), embedding), all_weights, new_caches
 
     def _attention_of(self, weights, time):
-        """The attention `(batch · targets, time, source)`, and the same of each head.
+        """Average the attention `(batch · targets, time, source)`, and return that of each head too.
 
         The weights of each block are `(batch, heads, targets · time, source)`, those of the heads `(batch · targets,
         blocks, heads, time, source)`. The attention is the average of the heads that follow the recording.
