@@ -115,6 +115,9 @@ class TrainingConfig:
 
     # The probability mass that label smoothing spreads over the vocabulary.
     label_smoothing: float = 0.1
+    # The weight of the loss that makes two passes with different dropout agree (Liang et al. 2021, R-Drop). Every
+    # example of a batch is then computed twice.
+    consistency: float = 0.0
     scheduled_sampling: ScheduledSamplingConfig = field(default_factory=ScheduledSamplingConfig)
     # Weights of the attention losses: attend to every source position (Xu et al. 2015, section 4.2.1), to none twice
     # (See et al. 2017, equation 12), from left to right (Tachibana et al. 2018, section 4.1).
@@ -159,7 +162,7 @@ class TrainingConfig:
         require_at_least(self, 1, "max_steps", "batch_size", "accumulate", "average_checkpoints", "log_every")
         require_at_least(self, 1, "patience", *self._numbers("validate_every"))
         require_at_least(self, 0, "short_first_epochs", "weight_decay", "seed", *self._numbers("warmup_steps"))
-        require_at_least(self, 0, "doubly_stochastic", "coverage", "guided")
+        require_at_least(self, 0, "consistency", "doubly_stochastic", "coverage", "guided")
         _require_positive(self, "max_batch_length", "learning_rate", "fine_tuning_learning_rate", "clip_norm")
         _require_positive(self, "checkpoint_minutes", "max_minutes")
         require_fraction(self, "label_smoothing", *([] if self.ema is None else self._numbers("ema")))

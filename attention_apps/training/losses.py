@@ -69,6 +69,20 @@ def guided_attention_loss(
     return tf.reduce_sum(attention * (1.0 - tf.exp(-tf.square(distance) / (2 * width**2))))
 
 
+def consistency_loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """½ Σ KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁) between two passes over the same examples with different dropout.
+
+    The first half of the batch is one pass, the second half is the other.
+
+    Reference:
+        Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equation 2.
+    """
+    log_probabilities = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+    first, second = tf.split(log_probabilities, 2)
+    divergence = tf.reduce_sum((tf.exp(first) - tf.exp(second)) * (first - second), axis=-1)
+    return 0.5 * tf.reduce_sum(tf.where(tf.split(targets, 2)[0] != PADDING, divergence, 0.0))
+
+
 @dataclass(frozen=True)
 class PointingLoss:
     """An `extra_loss` of `TeacherForcing`: λ Σ -log Σ_s α_ts over the tokens t with known regions, s among these.

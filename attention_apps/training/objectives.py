@@ -17,6 +17,7 @@ from attention_apps.layers.coverage_attention import coverage_loss
 from attention_apps.metrics import CiderScorer, bleu, cer, rouge, token_f1, wer
 from attention_apps.training.config import ScheduledSamplingConfig, SelfCriticalConfig, TrainingConfig
 from attention_apps.training.losses import (
+    consistency_loss,
     doubly_stochastic_loss,
     guided_attention_loss,
     target_token_count,
@@ -73,6 +74,8 @@ class TeacherForcing:
             position: epoch and number of the batch, `(2,)`.
             step: the number of optimizer steps so far.
         """
+        if self.config.consistency:  # every example twice, with different dropout
+            batch = tf.nest.map_structure(lambda tensor: tf.concat([tensor, tensor], axis=0), batch)
         tokens = tf.cast(batch["tokens"], tf.int32)
         inputs, targets = tokens[..., :-1], tokens[..., 1:]
         if self.config.scheduled_sampling.probability > 0:
@@ -90,6 +93,8 @@ class TeacherForcing:
     def _target_losses(self, outputs, targets):
         of_tokens = token_losses(outputs, targets, self.config.label_smoothing)
         losses = {"cross_entropy": tf.reduce_sum(of_tokens)}
+        if self.config.consistency:
+            losses["consistency"] = self.config.consistency * consistency_loss(outputs["logits"], targets)
         attention = getattr(self.model.decoder, "attention", None)
         if hasattr(attention, "estimator_loss"):
             log_likelihood = -tf.reshape(tf.reduce_sum(of_tokens, axis=-1), (-1,))

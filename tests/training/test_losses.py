@@ -12,6 +12,7 @@ from attention_apps.training.config import TrainingConfig
 from attention_apps.training.losses import (
     CTCLoss,
     PointingLoss,
+    consistency_loss,
     doubly_stochastic_loss,
     guided_attention_loss,
     target_token_count,
@@ -140,6 +141,15 @@ def test_guided_loss_punishes_what_is_off_the_diagonal(shape, masked):
     mask = tf.sequence_mask(lengths, S) if masked else None
     loss = guided_attention_loss(tf.constant(attention), tf.constant(targets), mask)
     np.testing.assert_allclose(loss, total, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(B, T), (B, N, T)])
+def test_two_passes_are_compared_by_both_divergences(shape):
+    logits, targets = draw(2 * shape[0], *shape[1:], V), np.concatenate(2 * [make_targets(*shape)])
+    first, second = np.split(np.exp(log_softmax(logits)), 2)
+    there, back = (p * np.log(p / q) for p, q in ((first, second), (second, first)))
+    expected = 0.5 * (there + back)[targets[: shape[0]] != 0].sum()
+    np.testing.assert_allclose(consistency_loss(tf.constant(logits), tf.constant(targets)), expected, rtol=1e-5)
 
 
 def test_padding_is_not_counted():

@@ -242,6 +242,20 @@ def test_several_targets_of_one_source(tmp_path):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+def test_consistency_compares_two_passes_over_each_example(tmp_path):
+    batch, _ = first_batch()
+    plain, doubled = (TeacherForcing(make_model(), make_config(consistency=weight)) for weight in (0.0, 2.0))
+    doubled.model.set_weights(plain.model.get_weights())
+    once, _, count = plain.losses(batch, tf.constant([0, 0]), tf.constant(0))
+    twice, _, counted = doubled.losses(batch, tf.constant([0, 0]), tf.constant(0))
+    assert counted == 2 * count
+    np.testing.assert_allclose(twice["cross_entropy"], 2 * once["cross_entropy"], rtol=1e-5)
+    np.testing.assert_allclose(twice["consistency"], 0, atol=1e-5)  # without dropout both passes are the same
+
+    fit(tmp_path, make_config(consistency=2.0, log_every=4), make_model(dropout=0.3))
+    assert float(read_table(tmp_path / "training.csv")[-1]["consistency"]) > 0
+
+
 def test_scheduled_sampling_rises_and_mixes(tmp_path):
     sampling = ScheduledSamplingConfig(probability=0.5, start_step=10, ramp_steps=5)
     shares = [float(sampling_probability(sampling, step)) for step in (0, 9, 10, 12, 14, 99)]
