@@ -14,7 +14,10 @@ import griffe
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("", "applications", "layers", "models", "decoding", "data", "training", "metrics", "serving")
+PACKAGES = (
+    *("", "applications", "layers", "models", "decoding"),
+    *("data", "preprocessing", "training", "metrics", "serving"),
+)
 _LISTS = ("Args", "Call arguments", "Attributes", "Raises")
 _TEXTS = ("Returns", "Reference")
 _SECTION = re.compile(rf"^({'|'.join((*_LISTS, *_TEXTS, 'Example'))}):$")

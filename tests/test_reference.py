@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("attention_apps", "applications", "layers", "models", "decoding", "data", "training", "metrics", "serving")
+PACKAGES = (
+    *("attention_apps", "applications", "layers", "models", "decoding"),
+    *("data", "preprocessing", "training", "metrics", "serving"),
+)
 
 pytestmark = pytest.mark.slow
 

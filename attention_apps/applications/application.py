@@ -233,9 +233,9 @@ class Application(Predictor[Config]):
         results = answer_items(
             self._pipeline(search),
             range(len(examples)),
-            examples.reading,
+            lambda index: examples.reading(index, self.reader, output),
             output,
-            examples.source_signature,
+            examples.source_signature or self.reader.signature,
             raise_errors=True,
         )
         hidden = quiet or not console.is_terminal

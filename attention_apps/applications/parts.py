@@ -183,7 +183,7 @@ class Examples(ABC):
         columns: our names of the source column and the target column.
         path_columns: the columns that contain file paths.
         reward_metric: the default reward of self-critical training.
-        source_signature: shape and type of a batch of the sources that `reading` returns.
+        source_signature: shape and type of a batch of the sources that `reading` returns, if not that of the reader.
         reads_any_length: whether `reading` cuts long sources, so that evaluation has no limits of length.
         has_fixed_vocabulary: whether the tokens make up any text, so that no word is new or unknown.
         references: the reference texts of each example: by default the target column.
@@ -194,7 +194,7 @@ class Examples(ABC):
     columns: tuple[str, str]
     path_columns: tuple[str, ...] = ()
     reward_metric: str
-    source_signature: Mapping[str, tf.TensorSpec]
+    source_signature: Mapping[str, tf.TensorSpec] | None = None
     reads_any_length: bool = False
     has_fixed_vocabulary: bool = False
     words: Iterable[Iterable[str]]
@@ -261,9 +261,9 @@ class Examples(ABC):
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Return an example for the batches."""
 
-    @abstractmethod
-    def reading(self, index: int) -> Reading:
-        """Return an example as input of the pipeline. Its `item` names the example."""
+    def reading(self, index: int, reader: Reader, options: Any) -> Reading:
+        """Return an example as input of the pipeline: by default what a live call reads, so that both answer alike."""
+        return reader.read(self.rows[index][self.columns[0]], options)
 
     def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
         """Convert token ids that were sampled for examples to texts."""

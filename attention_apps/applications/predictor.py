@@ -111,6 +111,8 @@ class Predictor(Generic[Config]):
         """
         self._check_trained()
         if hasattr(self.codec, "save"):  # a model of another library has its own format
+            if card is not None or bits != 32:
+                raise ValueError("A KerasHub model is saved as it is: `card` and `bits` cannot be set.")
             self.codec.save(folder)
             return
         assert self.vocabulary is not None  # a model has a vocabulary

@@ -2,7 +2,10 @@
 
 import importlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attention_apps.applications.application import Application
 
 _PACKAGE = "attention_apps.applications"
 TASKS = {
@@ -14,8 +17,8 @@ TASKS = {
 }
 
 
-def application_class(task: str) -> Any:
-    """Import and returns the application class of a task."""
+def application_class(task: str) -> "type[Application[Any]]":
+    """Import and return the application class of a task."""
     module, name, _ = TASKS[task]
     return getattr(importlib.import_module(module), name)
 

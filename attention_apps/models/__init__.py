@@ -1,6 +1,7 @@
 """Encoders, decoders and the model that joins them: tensors in, tensors out."""
 
 from attention_apps.models.copying import PointerGenerator
+from attention_apps.models.decoder_config import AttentionConfig, DecoderConfig
 from attention_apps.models.encoders import Listener, TextEncoder
 from attention_apps.models.image_encoder import ImageEncoder
 from attention_apps.models.moonshine_decoder import MoonshineDecoder
@@ -19,5 +20,7 @@ __all__ = [
     "TransformerDecoder",
     "MoonshineDecoder",
     "PointerGenerator",
+    "DecoderConfig",
+    "AttentionConfig",
     "TransformerEncoder",
 ]

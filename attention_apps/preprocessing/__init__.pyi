@@ -1,5 +1,5 @@
 from .audio import SAMPLE_RATE, read_audio
-from .audio_augmentation import change_speed
+from .audio_augmentation import AudioAugmentation, SpecAugment, change_speed
 from .audio_features import FRAME_SECONDS, LogMelOptions, loud_frames
 from .image import read_image
 from .sentences import sentence_starts
@@ -9,7 +9,9 @@ from .vocabulary import Vocabulary
 __all__ = [
     "FRAME_SECONDS",
     "SAMPLE_RATE",
+    "AudioAugmentation",
     "LogMelOptions",
+    "SpecAugment",
     "Vocabulary",
     "change_speed",
     "detokenize",

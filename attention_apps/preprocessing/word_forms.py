@@ -146,13 +146,12 @@ def resolve(
         The tokens, and a mask of those copied from unknown source words, both shaped like `token_ids`.
     """
     size = len(vocabulary)
-    spelled = tf.constant(["" if token in SPECIAL_TOKENS[:UNKNOWN] else token for token in vocabulary.tokens])
     source_tokens = source_tokens.to_tensor("") if isinstance(source_tokens, tf.RaggedTensor) else source_tokens
     source_length = tf.shape(source_tokens)[1]
     source_tokens = tf.concat([source_tokens, tf.fill([tf.shape(source_tokens)[0], 1], "")], axis=1)
     positions = tf.clip_by_value(token_ids - size, 0, source_length)
     copied = token_ids >= size
-    words = tf.gather(spelled, tf.where(copied, 0, token_ids))
+    words = vocabulary.strings(tf.where(copied, 0, token_ids))
     return tf.where(copied, tf.gather(source_tokens, positions, batch_dims=1), words), copied
 
 

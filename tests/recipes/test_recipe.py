@@ -35,16 +35,28 @@ def test_a_recipe_without_stages_has_one():
     assert (stage.name, stage.init_from, search) == ("training", None, {})
 
 
-def test_a_stage_changes_what_it_names_and_nothing_else():
-    stages, search = module.read_recipe(APPS / "image_captioning" / "config.toml", CaptionerConfig)
-    stages = {stage.name: stage for stage in stages}
-    first, second = stages["frozen"].config, stages["fine_tuned"].config
-    assert (first.encoder.trainable_from, second.encoder.trainable_from) == (None, "block15")
-    assert first.encoder.image_size == second.encoder.image_size == 256
-    assert stages["finetune_320px"].config.encoder.image_size == 320
-    assert stages["deeper_rewarded"].init_from == "deeper"
-    assert first.decoder == second.decoder
-    assert search
+def test_a_stage_changes_what_it_names_and_nothing_else(tmp_path):
+    text = """
+captions_per_image = 2
+[[stages]]
+name = "one"
+[[stages]]
+name = "two"
+[stages.encoder]
+image_size = 320
+[[stages]]
+name = "three"
+init_from = "one"
+[search]
+beam_size = [2, 3]
+"""
+    write(tmp_path / "recipe.toml", text)
+    stages, search = module.read_recipe(tmp_path / "recipe.toml", CaptionerConfig)
+    one, two, three = (stage.config for stage in stages)
+    assert two == replace(one, encoder=replace(one.encoder, image_size=320))
+    assert one == three == CaptionerConfig(captions_per_image=2)
+    assert [stage.init_from for stage in stages] == [None, None, "one"]
+    assert search == {"beam_size": [2, 3]}
 
 
 def test_overrides_hold_for_every_stage():

@@ -194,8 +194,8 @@ def test_the_two_losses_share_the_weight(model, batch):
 
 
 def test_ctc_is_alone_at_first(model, batch):
-    companion = CTCLoss(0.5, ctc_only_epochs=2)
-    first, third = (losses_of(model, batch, companion, epoch)[0] for epoch in (1, 2))
+    loss = CTCLoss(0.5, ctc_only_epochs=2)
+    first, third = (losses_of(model, batch, loss, epoch)[0] for epoch in (1, 2))
     assert first["cross_entropy"] == 0
     np.testing.assert_allclose(first["ctc"], 2 * third["ctc"], rtol=1e-4)
     assert third["cross_entropy"] > 0

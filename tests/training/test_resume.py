@@ -28,7 +28,7 @@ class SlowTeacherForcing(TeacherForcing):
 
 
 def run(folder, seed):
-    """All that has a state: dropout, normalisation, accumulation, sampling, averages, a schedule, validations."""
+    """All that has a state: dropout, normalization, accumulation, sampling, averages, a schedule, validations."""
     config = make_config(
         epochs=6,
         accumulate=2,

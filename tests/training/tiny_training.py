@@ -22,7 +22,7 @@ SIGNATURE = {
 
 
 class TinyEncoder(keras.layers.Layer):
-    """Embeds the source, with dropout and batch normalisation: what has a state next to the weights."""
+    """Embeds the source, with dropout and batch normalization: what has a state next to the weights."""
 
     def __init__(self, vocabulary, dropout=0.0, **kwargs):
         super().__init__(**kwargs)

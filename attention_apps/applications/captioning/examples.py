@@ -21,7 +21,7 @@ from attention_apps.applications.captioning.caption import (
 )
 from attention_apps.applications.captioning.codec import CaptionCodec
 from attention_apps.applications.captioning.config import CaptionerConfig
-from attention_apps.applications.parts import Evaluation, Examples, Reading, Source
+from attention_apps.applications.parts import Evaluation, Examples, Reader, Reading, Source
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row, group_rows
 from attention_apps.metrics import MetricResult, bleu, cider
@@ -49,6 +49,7 @@ class CaptionExamples(Examples):
     columns = ("image", "caption")
     path_columns = ("image",)
     reward_metric = "cider"
+    source_signature: Mapping[str, tf.TensorSpec]
 
     def __init__(self, rows: Sequence[Row], config: CaptionerConfig):
         super().__init__(rows, config)
@@ -132,17 +133,20 @@ class CaptionExamples(Examples):
             augment=self.augment,
         )
 
-    def reading(self, index: int) -> Reading:
-        path, config = self.paths[index], self.config.encoder
+    def reading(self, index: int, reader: Reader, options: Any) -> Reading:
+        path = self.paths[index]
+        return Reading([Source(self._source(path))], path)
+
+    def _source(self, path: str) -> dict[str, np.ndarray]:
+        """Return the photo, or its cached features."""
         if self.features is not None:
-            return Reading([Source({"features": self.features[path][0]})], path)
-        square = resize_image(tf.constant(read_image(path)), config.image_size, config.fit)
-        return Reading([Source({"image": square.numpy()})], path)
+            return {"features": self.features[path][0]}
+        config = self.config.encoder
+        return {"image": resize_image(tf.constant(read_image(path)), config.image_size, config.fit).numpy()}
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        (source,) = self.reading(index).sources
         tokens = self._tokens[index][: self.config.captions_per_image]
-        return {"source": source.tensors, "tokens": tokens, "index": index}
+        return {"source": self._source(self.paths[index]), "tokens": tokens, "index": index}
 
     def augment(self, example: Mapping[str, Any], random: np.random.Generator, epoch: int) -> dict[str, Any]:
         """Return an example with an augmented photo, and a random choice of its captions if it has too many."""

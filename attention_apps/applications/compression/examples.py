@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from attention_apps.applications.compression.codec import TagCodec
 from attention_apps.applications.compression.config import CompressorConfig
-from attention_apps.applications.compression.reader import SentenceReader
+from attention_apps.applications.parts import Reader, Reading, Source
 from attention_apps.applications.summarization.examples import SummaryExamples
+from attention_apps.applications.summarization.reader import TextShown, plain_token
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, compression_rate, token_f1
@@ -28,7 +29,6 @@ class CompressionExamples(SummaryExamples):
     """
 
     reward_metric = "token_f1"
-    source_signature = SentenceReader.signature
 
     tokenize = staticmethod(tokenize_sentence)
     model_form = staticmethod(model_form)
@@ -72,6 +72,16 @@ class CompressionExamples(SummaryExamples):
             seed=training_config.seed,
             short_first_epochs=training_config.short_first_epochs,
         )
+
+    def reading(self, index: int, reader: Reader, options: Any) -> Reading:
+        """Return a document as a live call reads it, but the words of a row with `keep` as one sentence."""
+        row = self.rows[index]
+        if "keep" not in row.values:
+            return super().reading(index, reader, options)
+        tokens = [word.encode() for word in row["document"].split()]
+        shown = TextShown(row["document"], [plain_token(token) for token in tokens])
+        source = Source({"tokens": np.array(tokens, object)}, len(tokens), (0, len(tokens)))
+        return Reading([source], row["document"], shown)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         row = self.rows[index]

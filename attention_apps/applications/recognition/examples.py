@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.applications.parts import Examples, Reading
+from attention_apps.applications.parts import Examples
 from attention_apps.applications.recognition.codec import REDUCTION, LetterCodec, SpeechCodec
 from attention_apps.applications.recognition.config import RecognizerConfig
-from attention_apps.applications.recognition.reader import AudioReader
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, FeatureCache, Row
 from attention_apps.metrics import MetricResult, cer, wer
@@ -51,7 +50,6 @@ class SpeechExamples(Examples):
     columns = ("audio", "transcript")
     path_columns = ("audio",)
     reward_metric = "wer"
-    source_signature = AudioReader.signature
     reads_any_length = True
 
     def __init__(self, rows: Sequence[Row], config: RecognizerConfig):
@@ -104,7 +102,6 @@ class SpeechExamples(Examples):
 
     def bind(self, codec: SpeechCodec, model: Seq2Seq, cache: Path, training: bool, quiet: bool) -> None:
         self.codec = codec
-        self._reader = AudioReader(self.config)
         if not training:
             return
         self._tokens = [np.array([START, *codec.encode(text), END], np.int32) for text in self._transcripts]
@@ -137,9 +134,6 @@ class SpeechExamples(Examples):
             select=self.select,
             augment=self.augment,
         )
-
-    def reading(self, index: int) -> Reading:
-        return self._reader.read(self.rows[index]["audio"], self.config.output)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         if index < len(self.rows):

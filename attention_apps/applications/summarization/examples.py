@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.applications.parts import Examples, Reading, Source
-from attention_apps.applications.summarization.reader import TextReader, TextShown, Tokenize, plain_token
+from attention_apps.applications.parts import Examples
+from attention_apps.applications.summarization.reader import Tokenize
 from attention_apps.constants import END, START, UNKNOWN
 from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, rouge
@@ -33,7 +33,6 @@ class SummaryExamples(Examples):
 
     columns = ("document", "summary")
     reward_metric = "rouge"
-    source_signature = TextReader.signature
 
     tokenize: Tokenize = staticmethod(text.tokenize)
     model_form: Callable[[tf.Tensor], tf.Tensor] = staticmethod(lowercase)
@@ -97,19 +96,10 @@ class SummaryExamples(Examples):
             short_first_epochs=training_config.short_first_epochs,
         )
 
-    def reading(self, index: int) -> Reading:
-        """Return a document as input of the pipeline: its first tokens as one passage."""
-        document = self.rows[index]["document"]
-        codes = self.corpus.documents[index][: self.config.max_source_length]
-        tokens = [self.corpus.words[code].encode() for code in codes]
-        shown = TextShown(document, [plain_token(token) for token in tokens])
-        source = Source({"tokens": np.array(tokens, object)}, len(tokens), (0, len(tokens)))
-        return Reading([source], document, shown)
-
     def sampled_texts(self, token_ids: Sequence[list[int]], indices: Sequence[int]) -> list[str]:
         ids = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1).to_tensor()
-        passages: list[Any] = [next(iter(self.reading(index).sources)).tensors for index in indices]
-        tokens = [passage["tokens"].tolist() for passage in passages]
+        documents = [self.corpus.documents[index][: self.config.max_source_length] for index in indices]
+        tokens = [[self.corpus.words[code].encode() for code in codes] for codes in documents]
         source = {"tokens": tf.ragged.constant(tokens, tf.string, ragged_rank=1).to_tensor("")}
         texts = self.codec.texts(ids[:, tf.newaxis], {**source, **self.codec.prepare(source)})
         return [line.decode() for line in texts.numpy()[:, 0]]

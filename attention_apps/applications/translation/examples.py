@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from attention_apps.applications.parts import Examples, Reading
-from attention_apps.applications.summarization.reader import plain_token
+from attention_apps.applications.parts import Examples
 from attention_apps.applications.translation.codec import TranslationCodec
 from attention_apps.applications.translation.config import TranslatorConfig
-from attention_apps.applications.translation.reader import TextShown, TranslationReader, make_source
 from attention_apps.constants import END, START
 from attention_apps.data import Batches, DataCheck, Row
 from attention_apps.metrics import MetricResult, chrf, sacre_bleu
@@ -26,7 +24,7 @@ _SEGMENTATIONS = 16
 
 
 class TranslationExamples(Examples):
-    """One example for each row: the pieces of the words of both texts. A row is read as a whole.
+    """One example for each row: the pieces of the words of both texts. Training reads a row as a whole.
 
     Args:
         rows: of a manifest, with `source` and `target`.
@@ -34,7 +32,6 @@ class TranslationExamples(Examples):
 
     columns = ("source", "target")
     reward_metric = "bleu_4"
-    source_signature = TranslationReader.signature
     has_fixed_vocabulary = True  # pieces make up any word
 
     def __init__(self, rows: Sequence[Row], config: TranslatorConfig):
@@ -96,12 +93,6 @@ class TranslationExamples(Examples):
             short_first_epochs=training_config.short_first_epochs,
             augment=self.augment if self.config.piece_dropout else None,
         )
-
-    def reading(self, index: int) -> Reading:
-        text = self.rows[index]["source"]
-        words = [self.corpus.words[code].encode() for code in self.corpus.documents[index]]
-        shown = TextShown(words, [plain_token(word) for word in words], np.zeros(len(words), np.int64))
-        return Reading([make_source(words, (0, len(words)), is_answered=True)], text, shown)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         words = (self.corpus.documents[index], self.corpus.summaries[index])

@@ -27,7 +27,7 @@ def test_the_captions_of_a_photo_are_one_example(captioner, tmp_path):
     assert tokens[:2].tolist() == [[START, a, dog, runs, END], [START, a, 3, END, 0]]
     assert not tokens[2:].any()
     assert len(tokens) == captioner.config.captions_per_image
-    reading = examples.reading(1)
+    reading = examples.reading(1, captioner.reader, captioner.config.output)
     assert reading.item.endswith("two.png")
     np.testing.assert_array_equal(reading.sources[0].tensors["features"], examples[1]["source"]["features"])
     assert examples.unknown_rates(captioner.codec) == {"caption": pytest.approx(1 / 7)}

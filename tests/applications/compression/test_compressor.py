@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from attention_apps import SentenceCompressor, load
@@ -27,6 +29,14 @@ def test_it_learns_its_task(trained):
     metrics = compressor.evaluate(folder / "train.jsonl", quiet=True).metrics
     assert list(metrics) == ["token_f1", "compression_rate", "reference_rate"]
     assert metrics["token_f1"].score > 0.6
+
+
+def test_evaluate_scores_what_compress_writes(compressor, tmp_path):
+    documents = [LONG_TEXT, TEXT]
+    data = write_jsonl(tmp_path / "data.jsonl", [{"document": text, "summary": text} for text in documents])
+    config = replace(compressor.config, max_source_length=99)  # a row may have as many words
+    compressor = compressor.with_config(config)
+    assert compressor.evaluate(data, quiet=True).texts == [one.text for one in compressor.compress(documents)]
 
 
 def test_a_saved_compressor_keeps_the_same_words(trained):

@@ -7,6 +7,7 @@ import tensorflow as tf
 from attention_apps.applications.compression.codec import TagCodec
 from attention_apps.applications.compression.config import CompressorConfig
 from attention_apps.applications.compression.examples import CompressionExamples
+from attention_apps.applications.compression.reader import SentenceReader
 from attention_apps.constants import END, START
 from attention_apps.data import Row
 from attention_apps.models.copying import DELETE, KEEP
@@ -30,7 +31,7 @@ def make_examples(*rows):
 
 
 def tokens_of(examples, index):
-    (source,) = examples.reading(index).sources
+    (source,) = examples.reading(index, SentenceReader(CONFIG), CONFIG.output).sources
     return [token.decode() for token in source.tensors["tokens"]]
 
 
@@ -75,7 +76,7 @@ def test_good_rows_have_no_problem(good):
 def test_references_and_sources_are_those_of_the_rows():
     examples = make_examples(KEPT, TYPED)
     assert examples.references[0] == ["a dog ."]
-    assert examples.reading(0).item == KEPT["document"]
+    assert examples.reading(0, SentenceReader(CONFIG), CONFIG.output).item == KEPT["document"]
     assert len(examples) == 2
 
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from attention_apps.applications.recognition.examples import SpeechExamples, SubWordExamples
+from attention_apps.applications.recognition.reader import AudioReader
 from attention_apps.constants import END, START
 from attention_apps.models.moonshine_encoder import MIN_SAMPLES
 from attention_apps.preprocessing.audio import SAMPLE_RATE, read_audio
@@ -48,6 +49,10 @@ def make_examples(folder, recognizer):
     return make
 
 
+def reading_of(examples, index):
+    return examples.reading(index, AudioReader(examples.config), examples.config.output)
+
+
 def random(seed=0):
     return np.random.default_rng(seed)
 
@@ -61,7 +66,7 @@ def test_an_example_is_a_recording_and_its_letters(make_examples, folder):
     text = examples.references[2][0]
     assert text.isupper()
     assert examples[2]["tokens"].tolist() == [START, *(4 + LETTERS.index(letter) for letter in text), END]
-    reading = examples.reading(2)
+    reading = reading_of(examples, 2)
     assert reading.item.endswith("2.wav")
     (source,) = reading.sources
     np.testing.assert_allclose(source.tensors["waveform"], expected, atol=1e-4)
@@ -85,7 +90,7 @@ def test_recordings_are_decoded_once_for_training(make_examples, monkeypatch):
 
 def test_validation_reads_the_files_themselves(make_examples, folder):
     examples = make_examples()
-    (source,) = examples.reading(2).sources
+    (source,) = reading_of(examples, 2).sources
     assert len(examples) == COUNT
     np.testing.assert_array_equal(source.tensors["waveform"], read_audio(folder / "2.wav"))
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from attention_apps.applications.summarization.codec import SummaryCodec
 from attention_apps.applications.summarization.config import SummarizerConfig
 from attention_apps.applications.summarization.examples import SummaryExamples
+from attention_apps.applications.summarization.reader import TextReader
 from attention_apps.constants import END, START, UNKNOWN
 from attention_apps.data import Row
 from attention_apps.preprocessing import text
@@ -30,6 +31,10 @@ def make_examples(size=15, **settings):
     return examples, codec.model_vocabulary
 
 
+def reading_of(examples, index):
+    return examples.reading(index, TextReader(examples.config), examples.config.output)
+
+
 def test_ids_are_those_of_the_graph():
     examples, vocabulary = make_examples()
     for index, row in enumerate(ROWS):
@@ -48,7 +53,7 @@ def test_ids_are_those_of_the_graph():
 
 def test_the_encoder_reads_what_the_pipeline_prepares():
     examples, _ = make_examples()
-    (source,) = examples.reading(0).sources
+    (source,) = reading_of(examples, 0).sources
     prepared = examples.codec.prepare({"tokens": tf.constant([source.tensors["tokens"].tolist()])})
     for name, ids in examples[0]["source"].items():
         np.testing.assert_array_equal(prepared[name][0], ids)
@@ -65,7 +70,7 @@ def test_a_word_that_differs_in_capitals_only_can_be_copied():
 def test_only_the_beginning_of_a_long_document_is_read():
     examples, _ = make_examples(max_source_length=8)
     assert len(examples[1]["source"]["token_ids"]) == 8
-    reading = examples.reading(1)
+    reading = reading_of(examples, 1)
     (source,) = reading.sources
     assert source.tensors["tokens"].tolist() == [b"the", b"of", b"in", b"the", b"of", b"in", b"the", b"of"]
     assert (source.place, reading.item) == ((0, 8), ROWS[1]["document"])

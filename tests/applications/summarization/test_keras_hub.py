@@ -102,6 +102,8 @@ def test_it_learns_and_what_it_learned_is_saved(tmp_path):
     (history,) = summarizer.fit(data, output=tmp_path / "run", quiet=True)
     assert history.stopped_by == "epochs"
     assert any((np.array(weight) != old).any() for weight, old in zip(summarizer.model.trainable_variables, before))
+    with pytest.raises(ValueError, match="saved as it is: `card` and `bits` cannot be set"):
+        summarizer.save(tmp_path / "preset", bits=8)
     summarizer.save(tmp_path / "preset")
     loaded = TextSummarizer.from_keras_hub(tmp_path / "preset")
     inputs = {"source": {"token_ids": np.array([[5, 6, 7]])}, "tokens": np.array([[1, 8, 9]])}

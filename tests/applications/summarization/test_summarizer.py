@@ -48,6 +48,14 @@ def test_it_learns_its_task(trained):
     assert evaluation.texts[0] == summarizer.summarize(evaluation.sources[0]).text
 
 
+@pytest.mark.parametrize("options", [{}, {"sentences": 3}])
+def test_evaluate_scores_what_summarize_writes(summarizer, options, tmp_path):
+    documents = [LONG_TEXT, TEXT, "Bob sees."]
+    data = write_jsonl(tmp_path / "data.jsonl", [{"document": text, "summary": "Bob"} for text in documents])
+    texts = summarizer.evaluate(data, quiet=True, **options).texts
+    assert texts == [summary.text for summary in summarizer.summarize(documents, **options)]
+
+
 def test_the_same_call_resumes(trained):
     summarizer, folder = trained
     again = make_summarizer()

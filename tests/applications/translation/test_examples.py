@@ -7,6 +7,7 @@ import tensorflow as tf
 from attention_apps.applications import TranslatorConfig
 from attention_apps.applications.translation.codec import TranslationCodec
 from attention_apps.applications.translation.examples import TranslationExamples
+from attention_apps.applications.translation.reader import TranslationReader
 from attention_apps.constants import END, START
 from attention_apps.data import Row
 from attention_apps.training import TrainingConfig, read_config
@@ -47,10 +48,11 @@ def test_both_texts_can_be_spelled_with_one_vocabulary(examples):
 
 
 def test_the_encoder_reads_what_the_pipeline_prepares(examples):
-    (source,) = examples.reading(30).sources
+    reading = examples.reading(30, TranslationReader(examples.config), examples.config.output)
+    (source,) = reading.sources
     prepared = examples.codec.prepare({"tokens": tf.constant([source.tensors["tokens"].tolist()])})
     np.testing.assert_array_equal(prepared["token_ids"][0], examples[30]["source"]["token_ids"])
-    assert examples.reading(30).item == ROWS[30][0]
+    assert reading.item == ROWS[30][0]
 
 
 def test_batches_have_all_examples_and_no_more_pieces_than_they_may(examples):

@@ -25,6 +25,12 @@ def test_it_learns_its_task(trained):
     assert metrics["sacre_bleu"].score > 60
 
 
+def test_evaluate_scores_what_translate_writes(translator, tmp_path):
+    pairs = [(TEXT, "Anna mag den Baum."), ("12:30", "12:30")]
+    texts = translator.evaluate(write_tsv(tmp_path / "data.tsv", pairs), quiet=True).texts
+    assert texts == [one.text for one in translator.translate([source for source, _ in pairs])]
+
+
 @pytest.mark.parametrize("attention", ["additive", "luong"])
 def test_a_recurrent_translator_learns_too(trained, attention):
     _, folder = trained
