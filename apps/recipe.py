@@ -48,6 +48,7 @@ class Recipe:
         evaluated: names of the manifests that `evaluate` scores, if they are there.
         add_arguments: options of `prepare`.
         adapt: changes the configuration to fit the prepared data.
+        load_pretrained: loads weights into a new model, in place of what the application does by itself.
         final_settings: `KEY=VALUE` of the trained model, for whoever uses and fine-tunes it.
         after_evaluate: measures more; called with the application and the options.
         calibration: how `calibrate` fits the confidence.
@@ -61,6 +62,7 @@ class Recipe:
     evaluated: Sequence[str]
     add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
     adapt: Callable[[Any, argparse.Namespace], Any] = lambda config, options: config
+    load_pretrained: Callable[[Any], None] | None = None
     final_settings: Sequence[str] = ()
     after_evaluate: Callable[[Any, argparse.Namespace], None] = lambda application, options: None
     calibration: fitting.Calibration | None = None
@@ -196,7 +198,12 @@ class Recipe:
 
         (folder / "scores.json").unlink(missing_ok=True)
         keras.utils.set_random_seed(stage.config.training.seed)
-        application = _load(start).with_config(stage.config) if start else application_class(self.task)(stage.config)
+        if start:
+            application = _load(start).with_config(stage.config)
+        else:
+            make = application_class(self.task)
+            first = self.load_pretrained or make.parts.load_pretrained
+            application = make(stage.config, parts=dataclasses.replace(make.parts, load_pretrained=first))
         application.fit(
             options.output / (stage.data or self.train),
             options.output / self.validation,

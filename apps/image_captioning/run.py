@@ -17,8 +17,10 @@ import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import dataset
+import imagenet
 
 from attention_apps.applications import join_boxes
 
@@ -60,6 +62,11 @@ def _write(path: Path, pairs: Iterable[dataset.Pair]) -> None:
         path.unlink()
 
 
+def load_pretrained(model: Any) -> None:
+    """Starts with ImageNet weights, not with the backbone of a preset."""
+    imagenet.load_imagenet_weights(model.encoder.network)
+
+
 RECIPE = Recipe(
     task="image_captioning",
     folder=HERE,
@@ -68,6 +75,7 @@ RECIPE = Recipe(
     validation="dev.jsonl",
     evaluated=("dev.jsonl", "pointing.jsonl", "test.jsonl"),
     add_arguments=add_arguments,
+    load_pretrained=load_pretrained,
     # The backbone of a trained captioner is frozen, so that its features are computed once.
     calibration=Calibration(data="dev.jsonl", metric="cider", right=0.5, unsure=0.08),
     final_settings=("encoder.trainable_from=none", "augmented_views=0", "box_weight=0", "training.freeze=[]"),

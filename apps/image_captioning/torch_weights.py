@@ -1,6 +1,6 @@
 """Reads a PyTorch state dict without PyTorch and without executing the code in its pickles.
 
-`ImageEncoder.load_pretrained` needs it: the ImageNet weights of EfficientNet-Lite are only published in this format.
+The ImageNet weights of EfficientNet-Lite are only published in this format.
 The file has PyTorch's legacy format (`torch.save` before version 1.6): five pickles (a magic number, the protocol, the
 machine, the state dict, the keys of its storages), followed by the raw storages in the order of their keys. A pickle is
 a program that may call any function; the unpickler below supports tensors and nothing else.

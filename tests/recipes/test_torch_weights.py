@@ -5,8 +5,10 @@ import struct
 import numpy as np
 import pytest
 
-from attention_apps.models import torch_weights
-from attention_apps.models.torch_weights import read_state_dict
+from tests.recipes.loading import load
+
+torch_weights = load("torch_weights", "image_captioning")
+read_state_dict = torch_weights.read_state_dict
 
 TYPES = {"float32": b"FloatStorage", "float16": b"HalfStorage", "int64": b"LongStorage"}
 
