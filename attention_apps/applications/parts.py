@@ -176,7 +176,7 @@ class Evaluation:
 class Examples(ABC):
     """Rows of a manifest as training examples, with everything that is specific to the data of the task.
 
-    Texts are tokenized once: the constructor tokenizes, and `bind` converts tokens to ids as soon as there is a
+    Texts are tokenized once, by the data check or the constructor. `bind` converts tokens to ids as soon as there is a
     vocabulary. A task implements the abstract methods.
 
     Attributes:
@@ -227,6 +227,11 @@ class Examples(ABC):
         )
         metrics = self.metrics(texts, self.references, sources)
         return Evaluation(metrics, texts, self.references, sources, confidences)
+
+    def target_tokens(self, codec: Any) -> list[Sequence[str]]:
+        """Return the tokens of each target text, which the data check has found if there was one."""
+        tokenize = self.data_check(self.config, codec).tokenize
+        return [tokenize(row[self.columns[1]]) if row.tokens is None else row.tokens for row in self.rows]
 
     def make_vocabulary(self) -> Vocabulary:
         """Build the vocabulary of a new application."""

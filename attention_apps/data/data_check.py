@@ -8,7 +8,7 @@ from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -167,12 +167,14 @@ class DataCheck:
             with the reason if the source cannot be decoded. Called from several threads.
         probe_name: what `probe` computes and all settings that change its result, as in `"audio seconds, 16000 Hz"`.
             Required for caching its results.
-        tokenize: splits a text into tokens, for lengths and for the vocabulary.
+        tokenize: splits a text into tokens, for lengths and for the vocabulary; at spaces by default. The rows of the
+            report have the tokens of the target as `tokens`, unless it was split at spaces.
         vocabulary: the known tokens. If out-of-vocabulary tokens are listed and there is no vocabulary yet, the
             tokens of the first manifest are the known ones, because the vocabulary will be made from them.
         max_source_length, max_target_length: longer rows are skipped.
         list_unknown: whether a row with an out-of-vocabulary token is a problem, as it is where tokens are letters.
-        reject: takes a row and the length of its source and returns why the row cannot be used, or `None`.
+        reject: takes a row with its tokens and the length of its source and returns why the row cannot be used, or
+            `None`.
         threads: how many files are probed at a time.
     """
 
@@ -278,6 +280,8 @@ class _ManifestCheck:
         is_file = check.source in self.manifest.paths
         for row, (length, tokens, trouble) in self._measure_files() if is_file else self._measure_texts():
             target = check.tokenize(row[check.target])
+            if check.tokenize is not str.split:
+                row = replace(row, tokens=target)  # examples need not split it again
             trouble = trouble or self._trouble_with(row, length, len(target))
             if trouble:
                 found = [trouble]

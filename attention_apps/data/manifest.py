@@ -125,11 +125,12 @@ IMAGE_FOLDERS = ("", "images", "Images")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a manifest: its values, `row["caption"]`, and its file and line."""
+    """One row of a manifest: its values, `row["caption"]`, its file and line, and the target's tokens once checked."""
 
     values: Mapping[str, Any]
     file: Path
     line: int
+    tokens: Sequence[str] | None = None
 
     def __getitem__(self, column: str) -> Any:
         return self.values[column]

@@ -42,7 +42,7 @@ def test_a_codec_that_adds_nothing_changes_nothing(codec):
     ("part", "methods"),
     [
         (Codec, {"texts", "outputs", "join"}),
-        (Examples, {"data_check", "metrics", "batches", "reading", "__getitem__"}),
+        (Examples, {"data_check", "metrics", "batches", "__getitem__"}),
     ],
 )
 def test_what_every_task_must_write_says_so(part, methods):

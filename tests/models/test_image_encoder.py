@@ -140,9 +140,7 @@ def test_a_keras_application_gets_its_own_pixels_and_weights(images, tmp_path):
 
 
 def test_there_are_no_weights_of_keras_for_efficientnet_lite(encoder):
-    with pytest.raises(
-        ValueError, match=r"Keras has no ImageNet weights.*Received: .*efficientnet_lite"
-    ):
+    with pytest.raises(ValueError, match=r"Keras has no ImageNet weights.*Received: .*efficientnet_lite"):
         encoder.load_pretrained()
 
 

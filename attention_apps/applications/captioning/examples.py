@@ -58,10 +58,11 @@ class CaptionExamples(Examples):
         self.references = [[row["caption"] for row in group] for group in groups.values()]
         is_whole = config.encoder.fit == "squash"  # in a cropped photo, boxes lie elsewhere
         self._boxes = [read_boxes(is_whole and group[0].values.get("boxes")) for group in groups.values()]
-        tokens = split_captions([caption for texts in self.references for caption in texts]).to_list()
-        self.words, self.min_count = [[word.decode() for word in row] for row in tokens], config.min_count
-        words = iter(self.words)
-        self._words = [[next(words) for _ in texts] for texts in self.references]
+        self.words, self.min_count = self.target_tokens(None), config.min_count
+        words: dict[str, list[Sequence[str]]] = {path: [] for path in groups}
+        for row, tokens in zip(rows, self.words, strict=True):
+            words[row["image"]].append(tokens)
+        self._words = list(words.values())
 
     # What is particular about the data
 

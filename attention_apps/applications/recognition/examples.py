@@ -61,12 +61,9 @@ class SpeechExamples(Examples):
 
     @staticmethod
     def data_check(config: RecognizerConfig, codec: Any) -> DataCheck:
-        def letters(text: str) -> list[str]:
-            return list(normalize_transcript(text, config.case, config.punctuation))
-
         def reject(row: Row, seconds: float | None) -> str | None:
             """Reject texts too long for CTC, which needs a frame per letter and one between equal letters."""
-            written = letters(row["transcript"])
+            written = row.tokens or ()
             needed = len(written) + sum(left == right for left, right in pairwise(written))
             frames = -(-int(num_frames(int((seconds or 0.0) * SAMPLE_RATE), config.features)) // REDUCTION)
             if needed <= frames:
@@ -79,7 +76,7 @@ class SpeechExamples(Examples):
             "transcript",
             probe=audio_seconds,
             probe_name="audio_seconds",
-            tokenize=letters,
+            tokenize=lambda text: list(normalize_transcript(text, config.case, config.punctuation)),
             vocabulary=None if codec is None else codec.vocabulary,
             max_source_length=config.max_seconds,
             max_target_length=config.decoding.max_length - 1,
@@ -104,7 +101,8 @@ class SpeechExamples(Examples):
         self.codec = codec
         if not training:
             return
-        self._tokens = [np.array([START, *codec.encode(text), END], np.int32) for text in self._transcripts]
+        tokens = map(codec.vocabulary.encode, self.target_tokens(codec))
+        self._tokens = [np.array([START, *ids, END], np.int32) for ids in tokens]
         self.waveforms = FeatureCache(cache, {"samples": "int16", "sample_rate": SAMPLE_RATE})
         paths = [row["audio"] for row in self.rows]
         self.waveforms.fill(paths, lambda some: [_to_int16(read_audio(path)) for path in some], quiet=quiet)

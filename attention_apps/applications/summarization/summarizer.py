@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Self, overload
 
@@ -204,6 +204,11 @@ def _make_examples_class(tokenizer: HubTokenizer) -> type[SummaryExamples]:
         has_fixed_vocabulary = True  # sub-words can encode any text
         tokenize = tokenizer.tokenize
         model_form = staticmethod(tf.identity)
+
+        def read_column(self, name: str) -> Iterable[list[bytes]]:
+            if name == self.columns[0]:
+                return super().read_column(name)
+            return ([token.encode() for token in tokens] for tokens in self.target_tokens(None))
 
         @staticmethod
         def data_check(config: SummarizerConfig, codec: Any) -> DataCheck:

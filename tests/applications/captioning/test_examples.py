@@ -33,6 +33,17 @@ def test_the_captions_of_a_photo_are_one_example(captioner, tmp_path):
     assert examples.unknown_rates(captioner.codec) == {"caption": pytest.approx(1 / 7)}
 
 
+def test_captions_are_split_once_by_the_data_check(captioner, tmp_path, monkeypatch):
+    path = write_manifest(tmp_path, [("photo.png", "A dog runs."), ("photo.png", "a cat"), ("photo.png", "a zebra")])
+    manifest = captioner.manifest(path)
+    check = captioner.parts.examples.data_check(captioner.config, captioner.codec)
+    rows = list(check.run({"data": manifest}, quiet=True, keep_rows=True).good_rows(manifest))
+    expected = captioner.parts.examples(list(manifest.rows()), captioner.config)
+    monkeypatch.setattr("attention_apps.applications.captioning.examples._split", None)
+    examples = captioner.parts.examples(rows, captioner.config)
+    assert examples.words == expected.words == [["a", "dog", "runs"], ["a", "cat"], ["a", "zebra"]]
+
+
 def test_of_too_many_captions_some_are_drawn_each_time(captioner, tmp_path):
     captioner = captioner.with_config(replace(captioner.config, captions_per_image=2))
     manifest = write_manifest(tmp_path, [("photo.png", word) for word in WORDS])
