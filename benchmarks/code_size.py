@@ -100,15 +100,15 @@ def measure_packages(folder: Path) -> list[Size]:
 
 
 def body_lines(source: str) -> Iterator[int]:
-    """Yield the lines of each function's body, methods and nested functions included, overloads not."""
+    """Yield the lines of each function's body, methods and nested functions included, declarations not.
+
+    A declaration has no body but a docstring or an ellipsis: abstract methods, those of protocols, overloads.
+    """
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_overload(node):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[ast.get_docstring(node, clean=False) is not None :]
-            yield body[-1].end_lineno - body[0].lineno + 1 if body else 0
-
-
-def _is_overload(node):
-    return any(ast.unparse(decorator).split(".")[-1] == "overload" for decorator in node.decorator_list)
+            if body and ast.unparse(body[0]) != "...":
+                yield body[-1].end_lineno - body[0].lineno + 1
 
 
 def print_sizes(sizes: list[Size]) -> None:

@@ -84,13 +84,15 @@ class CheckDataCommand:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_data_arguments(parser)
+        _add_cache_argument(parser)
         parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
     def run(self, options: argparse.Namespace) -> int:
         import_tensorflow_quietly(options.quiet)
         application = _make_application(options)
         columns = parse_columns(options.column)
-        report = application.check_data(options.data, options.validation, columns, quiet=options.quiet)
+        data, quiet = (options.data, options.validation), options.quiet
+        report = application.check_data(*data, columns, quiet=quiet, cache=options.cache)
         print(json.dumps(report.to_dict()) if options.json else report.to_text())
         return 1 if report.counts else 0
 
@@ -107,6 +109,7 @@ class EvaluateCommand:
         parser.add_argument("preset", metavar="PRESET", help="name of a preset, or the folder of a trained model")
         parser.add_argument("data", metavar="DATA", help="manifest: .csv, .tsv or .jsonl")
         add_column_argument(parser)
+        _add_cache_argument(parser)
         add_search_arguments(parser)
         parser.add_argument(
             "--boxes",
@@ -124,7 +127,9 @@ class EvaluateCommand:
 
         application = load(options.preset)
         with _manifest_to_score(application, options) as data:
-            evaluation = application.evaluate(data, columns, quiet=options.quiet, **search_options(options))
+            evaluation = application.evaluate(
+                data, columns, options.cache, quiet=options.quiet, **search_options(options)
+            )
         scores: dict[str, dict[str, Any]] = {
             name: {"score": float(result.score), "interval": list(bootstrap_interval(result))}
             for name, result in evaluation.metrics.items()
@@ -151,6 +156,10 @@ def add_column_argument(parser: argparse.ArgumentParser) -> None:
         metavar="OURS=THEIRS",
         help="the manifest's name of one of our columns, as caption=title; may be given several times",
     )
+
+
+def _add_cache_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cache", metavar="FOLDER", help="keep what is computed for each file, for later calls")
 
 
 def parse_columns(pairs: list[str]) -> dict[str, str]:

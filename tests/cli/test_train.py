@@ -130,6 +130,15 @@ def test_what_learns_may_change_and_the_sizes_may_not(trained, data, tmp_path, c
     assert np.abs(kernels[0] - kernels[1]).max() > 0
 
 
+def test_an_unchanged_file_is_checked_once_with_a_cache(data, tmp_path, capsys, monkeypatch):
+    check = ["check-data", "image_captioning", "--data", data["train"], "--cache", str(tmp_path), "--json", "--quiet"]
+    assert main(check) == 0
+    monkeypatch.setattr("attention_apps.applications.captioning.examples._probe", None)  # fails if it is called
+    assert main(check) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+
+
 def test_other_names_of_columns_are_given_on_the_command_line(data, capsys):
     columns = ["--column", "image=photo", "--column", "caption=title"]
     assert main(["check-data", "image_captioning", "--data", data["renamed"], *columns, "--json", "--quiet"]) == 0
