@@ -201,9 +201,10 @@ class Recipe:
         if start:
             application = _load(start).with_config(stage.config)
         else:
-            make = application_class(self.task)
-            first = self.load_pretrained or make.parts.load_pretrained
-            application = make(stage.config, parts=dataclasses.replace(make.parts, load_pretrained=first))
+            make, parts = application_class(self.task), None
+            if self.load_pretrained:
+                parts = dataclasses.replace(make.parts, load_pretrained=self.load_pretrained)
+            application = make(stage.config, parts=parts)
         application.fit(
             options.output / (stage.data or self.train),
             options.output / self.validation,

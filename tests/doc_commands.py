@@ -32,7 +32,10 @@ _STAND_INS |= {"recogn": "recognizer", "listen": "recognizer", "speech": "recogn
 _STAND_INS |= {"show_attend": "captioner", "translat": "translator"}
 # What makes the training of a documented line take seconds.
 _SMALL = {
-    "image_captioning": ("encoder.image_size=32", "encoder.units=4", "decoder.embedding_dim=6", "decoder.units=6"),
+    "image_captioning": (
+        *("encoder.backbone=efficientnet_lite0", "encoder.image_size=32", "encoder.units=4"),
+        *("decoder.embedding_dim=6", "decoder.units=6"),
+    ),
     "speech_recognition": ("encoder.units=4", "encoder.num_layers=1", "encoder.filters=2", "decoder.units=6"),
     "text_summarization": ("encoder.units=4", "encoder.embedding_dim=6", "decoder.embedding_dim=6", "decoder.units=6"),
     # A section that is given in part has the defaults of its class for the rest, not those of the task.

@@ -1,12 +1,14 @@
 """Read photos from files, bytes, Pillow images and arrays as RGB pixels."""
 
 import io
+import math
 import os
 import re
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import PIL.ExifTags
 import PIL.Image
 import PIL.ImageOps
 import tensorflow as tf
@@ -28,8 +30,13 @@ _TOO_LARGE = f"too large: it has more than the limit of {MAX_PIXELS:,} pixels"
 _LIMITS = f"{MAX_SCANS} JPEG scans or {MAX_COMPRESSED_TEXTS} compressed texts"
 _TOO_SLOW = f"too slow to decode: it has more than the limit of {_LIMITS}"
 # Of Pillow's formats, those of photos. Of the others, EPS is a program, some embed an image of another format, some
-# unpack without limit (FITS), and some are decoded in Python, a pixel at a time (QOI).
-_FORMATS = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "JPEG2000", "PCX", "PPM", "TGA", "TIFF", "WEBP")
+# unpack without limit (FITS), one allocates without limit (JPEG 2000, for tiles and components), and some are read in
+# Python, a byte or a pixel at a time (QOI, PPM).
+_FORMATS = ("AVIF", "BMP", "DIB", "GIF", "HEIF", "ICO", "PCX", "TGA", "TIFF", "WEBP")
+# The tags of a TIFF with the sides of its tiles.
+_TILE_SIDES = (322, 323)
+# Pillow's images are converted in blocks of rows, of about so many pixels.
+_BLOCK_PIXELS = 1 << 22
 # Smaller EXIF data and TIFF files may claim as much.
 _MAX_TAG_BYTES = 1 << 20
 # The brands of HEIC files; AVIF files, which Pillow reads by itself, have others.
@@ -105,6 +112,7 @@ def _read_bytes(contents: bytes, name: str) -> np.ndarray:
         raise ValueError(f"{name} is {_TOO_LARGE}") from error
     except Exception as error:  # Pillow's readers raise nearly anything on a damaged file
         raise ValueError(f"{name} is {_DAMAGED} ({error})") from error
+    _check_tiles(image, name)
     return _from_pillow(image, name)
 
 
@@ -136,10 +144,24 @@ def _from_pillow(image: PIL.Image.Image, name: str) -> np.ndarray:
     if isinstance(exif, bytes):
         _check_tags(exif.removeprefix(b"Exif\0\0"), name)
     try:
-        pixels = _pillow_pixels(PIL.ImageOps.exif_transpose(image))
+        if image.getexif().get(PIL.ExifTags.Base.Orientation, 1) != 1:
+            image = PIL.ImageOps.exif_transpose(image)  # else it would copy the image
+        pixels = _pillow_pixels(image)
     except Exception as error:  # as above
         raise ValueError(f"{name} is {_DAMAGED} ({error})") from error
     return _from_array(pixels, name)
+
+
+def _check_tiles(image: PIL.Image.Image, name: str) -> None:
+    """Refuse what Pillow decodes in Python, a pixel at a time, and strips or tiles that cover more than the image."""
+    tiles = getattr(image, "tile", [])
+    if any(tile[0] in PIL.Image.DECODERS for tile in tiles):
+        raise ValueError(f"{name} has an uncommon encoding, which is too slow to decode")
+    covered = sum((right - left) * (bottom - top) for _, (left, top, right, bottom), *_ in tiles)
+    tags = getattr(image, "tag_v2", {})
+    tile_pixels = math.prod(tags.get(side, 0) for side in _TILE_SIDES)
+    if covered > image.width * image.height * len(image.getbands()) or tile_pixels > MAX_PIXELS:
+        raise ValueError(f"{name} is {_DAMAGED}")
 
 
 def _check_tags(block: bytes, name: str) -> None:
@@ -155,9 +177,15 @@ def _pillow_pixels(image: PIL.Image.Image) -> np.ndarray:
         pixels = np.asarray(image)
         is_deep = image.mode != "I" or pixels.max(initial=0) > 255
         return np.clip(pixels, 0, 65535).astype(np.uint16 if is_deep else np.uint8)
-    if image.mode == "La":  # Pillow converts "La" to "LA" only
-        image = image.convert("LA")
-    return np.asarray(image.convert("RGBA" if image.has_transparency_data else "RGB"))
+    mode = "RGBA" if image.has_transparency_data else "RGB"
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    rows = max(_BLOCK_PIXELS // image.width, 1)
+    for top in range(0, image.height, rows):
+        block = image.crop((0, top, image.width, min(top + rows, image.height)))
+        if block.mode == "La":  # Pillow converts "La" to "LA" only
+            block = block.convert("LA")
+        pixels[top : top + rows] = to_rgb(tf.constant(np.asarray(block.convert(mode))))
+    return pixels
 
 
 def _from_array(array: np.ndarray, name: str = "The image array") -> np.ndarray:
@@ -167,7 +195,8 @@ def _from_array(array: np.ndarray, name: str = "The image array") -> np.ndarray:
         raise ValueError(f"{name} must be (height, width) or (height, width, 1 to 4). Received: shape={shape}")
     if array.shape[0] * array.shape[1] > MAX_PIXELS:
         raise ValueError(f"{name} is {_TOO_LARGE}")
-    return to_rgb(tf.constant(_to_uint8(array, name))).numpy()
+    array = _to_uint8(array, name)
+    return array if array.shape[-1] == 3 else to_rgb(tf.constant(array)).numpy()
 
 
 def _to_uint8(array: np.ndarray, name: str) -> np.ndarray:

@@ -89,8 +89,10 @@ def _number(data: tf.Tensor, position, width: int, little_endian=False) -> tf.Te
 
 
 def png_sides(contents: tf.Tensor) -> tf.Tensor:
-    """Return the width and height `(2,)` of a PNG. It is an error if the file ends before them."""
-    digits = tf.reshape(tf.io.decode_raw(tf.strings.substr(contents, 16, 8), tf.uint8), (2, 4))
+    """Return the width and height `(2,)` of a PNG. It is an error if the file does not begin with them."""
+    is_first = tf.strings.substr(contents, 12, 4) == "IHDR"  # libpng skips unknown chunks before it
+    digits = tf.io.decode_raw(tf.where(is_first, tf.strings.substr(contents, 16, 8), ""), tf.uint8)
+    digits = tf.reshape(digits, (2, 4))
     return tf.reduce_sum(tf.cast(digits, tf.int64) * [2**24, 2**16, 2**8, 1], axis=-1)
 
 
@@ -166,7 +168,10 @@ _MAX_BLOCKS = 20_000
 
 
 def first_frame(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return the file with its first frame only, the frame's height and width `(2,)`, and whether it has a frame."""
+    """Return the file with its first frame only, its height and width `(2,)`, and whether it has a frame.
+
+    Height and width are those of the frame or of the screen, whichever is larger.
+    """
     data = tf.io.decode_raw(contents, tf.uint8)
     length = tf.size(data)
     data = tf.pad(data, [[0, _GIF_HEADER_BYTES + _DESCRIPTOR_BYTES]])  # reading past the end gives zero
@@ -185,7 +190,8 @@ def first_frame(contents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     )
     blocks = frame + _DESCRIPTOR_BYTES + _table_bytes(read(frame + 9)) + 1
     end, _ = _skip_blocks(read, blocks, length, count)
-    sides = tf.stack([read(frame + 7) + 256 * read(frame + 8), read(frame + 5) + 256 * read(frame + 6)])
+    screen, shown = ([read(at + 2) + 256 * read(at + 3), read(at) + 256 * read(at + 1)] for at in (6, frame + 5))
+    sides = tf.maximum(tf.stack(screen), tf.stack(shown))
     is_whole = (read(frame) == _IMAGE) & (end < length) & (read(end) == 0)
     return tf.strings.substr(contents, 0, end + 1) + _TRAILER, tf.cast(sides, tf.int64), is_whole
 

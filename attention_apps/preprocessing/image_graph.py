@@ -19,7 +19,7 @@ from attention_apps.preprocessing.image_formats import (
     turn_upright,
 )
 
-# Enough for photos of 64 megapixels, the most that common phones and full-frame cameras take. Decoding needs up to 13
+# Enough for photos of 64 megapixels, the most that common phones and full-frame cameras take. Decoding needs up to 21
 # bytes per pixel, see docs/security.md.
 MAX_PIXELS = 80_000_000
 FITS = ("squash", "crop")

@@ -18,11 +18,11 @@ def image_cost(data: bytes) -> int:
 
     Supports JPEG, PNG, GIF (the first frame, or the screen if larger), BMP, WebP and ICO (the largest icon). Never
     raises: a damaged or truncated header gives 0 or the number that it states, and a JPEG with far too many segments
-    before its size gives `LARGEST_JPEG`.
+    before its size, or an ICO with far too many icons, gives `LARGEST_JPEG`.
 
     Example:
 
-        image_cost(b"\\x89PNG\\r\\n\\x1a\\n" + bytes(8) + (640).to_bytes(4) + (480).to_bytes(4))   # 307200
+        image_cost(b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR" + (640).to_bytes(4) + (480).to_bytes(4))   # 307200
     """
     for magic, pixels in _FORMATS:
         if magic.match(data):
@@ -51,6 +51,8 @@ def _jpeg(data: bytes) -> int:
 
 
 def _png(data: bytes, start: int = 0) -> int:
+    if data[start + 12 : start + 16] != b"IHDR":  # decoders skip unknown chunks before it, and we refuse them
+        return 0
     width, height = struct.unpack_from(">II", data, start + 16)
     return width * height
 
@@ -61,7 +63,7 @@ def _gif(data: bytes) -> int:
     if not position or data[position] != 0x2C:
         return width * height
     frame_width, frame_height = struct.unpack_from("<HH", data, position + 5)
-    return max(width * height, frame_width * frame_height)
+    return max(width, frame_width) * max(height, frame_height)
 
 
 def gif_frame(data: bytes) -> int | None:
@@ -107,7 +109,9 @@ def _webp(data: bytes) -> int:
 
 def _ico(data: bytes) -> int:
     """Read the size from the image that each entry points to, because the directory of icons may be wrong."""
-    count = min(struct.unpack_from("<H", data, 4)[0], _MAX_ICONS)
+    count = struct.unpack_from("<H", data, 4)[0]
+    if count > _MAX_ICONS:
+        return LARGEST_JPEG
     sizes = [0]
     for entry in range(count):
         start = struct.unpack_from("<I", data, 6 + 16 * entry + 12)[0]

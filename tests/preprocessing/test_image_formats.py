@@ -249,11 +249,13 @@ def test_a_file_that_ends_too_soon_has_no_frame(length):
     assert not CUT(contents)[2]
 
 
-def test_the_size_is_that_of_the_frame_and_not_of_the_canvas():
+def test_the_size_is_that_of_the_frame_or_of_the_screen_whichever_is_larger():
     contents = animation(FRAMES[:1])
     place = contents.index(b"\x2c" + struct.pack("<4H", 0, 0, 29, 17))
     huge = contents[: place + 5] + struct.pack("<2H", 60000, 50000) + contents[place + 9 :]
     np.testing.assert_array_equal(CUT(huge)[1], (50000, 60000))
+    screen = contents[:6] + struct.pack("<2H", 65535, 9) + contents[10:]
+    np.testing.assert_array_equal(CUT(screen)[1], (17, 65535))
 
 
 def test_blocks_without_end_take_bounded_time():
@@ -315,3 +317,5 @@ def test_the_sides_of_a_png():
     np.testing.assert_array_equal(png_sides(header), (300, 2**31))
     with pytest.raises(tf.errors.InvalidArgumentError):
         png_sides(header[:20])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        png_sides(header.replace(b"IHDR", b"vpAg"))

@@ -65,6 +65,14 @@ def test_an_icon_counts_by_what_it_holds_and_not_by_its_directory():
     assert image_cost(struct.pack("<HHH", 0, 1, 1) + entry + png) == 400_000_000
 
 
+def test_more_icons_than_are_looked_at_are_too_many():
+    assert image_cost(struct.pack("<HHH", 0, 1, 257) + bytes(300 * 16)) == LARGEST_JPEG
+
+
+def test_a_png_with_another_chunk_before_its_size_costs_nothing_and_is_refused():
+    assert image_cost(FILES["png"][:8] + struct.pack(">I4sII", 13, b"vpAg", 10, 10) + bytes(9) + FILES["png"][8:]) == 0
+
+
 def test_neither_tensorflow_nor_pillow_is_imported():
     program = "import sys, attention_apps.preprocessing.image_header; print({'tensorflow', 'PIL'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
