@@ -201,10 +201,9 @@ class Recipe:
         if start:
             application = _load(start).with_config(stage.config)
         else:
-            make, parts = application_class(self.task), None
+            application = application_class(self.task)(stage.config)
             if self.load_pretrained:
-                parts = dataclasses.replace(make.parts, load_pretrained=self.load_pretrained)
-            application = make(stage.config, parts=parts)
+                application.parts = dataclasses.replace(application.parts, load_pretrained=self.load_pretrained)
         application.fit(
             options.output / (stage.data or self.train),
             options.output / self.validation,
