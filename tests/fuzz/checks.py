@@ -23,6 +23,7 @@ from tests.fuzz.lab import SECRET, TEXT, seal
 from tests.fuzz.mutations import (
     lengthen,
     many_marks,
+    many_sentences,
     mutate_bytes,
     mutate_lines,
     mutate_text,
@@ -182,7 +183,7 @@ def verbatim_texts_on_the_command_line(lab, chances, way):
 
 
 def verbatim_texts_in_a_saved_model(lab, chances, way):
-    texts = [_as_bytes(many_marks(chance)) for chance in chances]
+    texts = [_as_bytes(chance.choice((many_marks, many_sentences))(chance)) for chance in chances]
     _check_served(lab, way.choice(("summarizer", "compressor")), "text", texts, TEXT.encode())
 
 

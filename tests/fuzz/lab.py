@@ -35,10 +35,12 @@ from tests.applications.summarizers import CONFIGS
 from tests.applications.translators import PIECES, make_translator
 from tests.fuzz.mutations import (
     many_marks,
+    many_sentences,
     mutate_bytes,
     mutate_lines,
     mutate_png,
     mutate_text,
+    mutate_tiff,
     mutate_tree,
     repeat_scans,
     to_json,
@@ -49,7 +51,7 @@ TEXT = "Yesterday in the morning, Alice likes Bob in the old town. It was report
 SECRET = b"nobody may read this"
 _WORDS = ["yesterday", "in", "the", "morning", ",", "alice", "likes", "bob", "old", "town", ".", "it", "was", "said"]
 _PIXELS = np.random.default_rng(0).integers(0, 256, (24, 36, 3), dtype=np.uint8)
-_IMAGE_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "ICO")
+_IMAGE_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "TGA", "ICO")
 _AUDIO_FORMATS = (
     ("WAV", "PCM_16"),
     ("WAV", "PCM_U8"),
@@ -153,8 +155,8 @@ class Lab:
         if chance.random() < 0.05:
             return repeat_scans(self.photos["JPEG progressive"], chance)
         name = chance.choice(list(self.photos))
-        mutate = mutate_png if name.startswith("PNG") and chance.random() < 0.6 else mutate_bytes
-        return mutate(self.photos[name], chance)
+        mutate = {"PNG": mutate_png, "TIF": mutate_tiff}.get(name[:3], mutate_bytes)
+        return (mutate if chance.random() < 0.6 else mutate_bytes)(self.photos[name], chance)
 
     @functools.cached_property
     def recordings(self):
@@ -176,7 +178,7 @@ class Lab:
     def text(self, chance):
         """A spoilt text, as a string or as bytes."""
         if chance.random() < 0.03:
-            return many_marks(chance)
+            return chance.choice((many_marks, many_sentences))(chance)
         if chance.random() < 0.3:
             return mutate_bytes(TEXT.encode(), chance)
         return mutate_text(TEXT, chance)

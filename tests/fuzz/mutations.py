@@ -96,11 +96,13 @@ def mutate_png(data, chance):
         if not chunks:
             break
         place = chance.randrange(len(chunks))
-        change = chance.randrange(4)
+        change = chance.randrange(5)
         if change == 0:
             del chunks[place]
         elif change == 1:
             chunks.insert(chance.randrange(len(chunks) + 1), chunks[place])
+        elif change == 2:  # a size behind another chunk
+            chunks[:1] = [(b"vpAg", chunks[0][1]), (b"IHDR", struct.pack(">II", 20_000, 30_000) + chunks[0][1][8:])]
         else:
             name, content = chunks[place]
             chunks[place] = (name, mutate_bytes(content, chance))
@@ -108,6 +110,33 @@ def mutate_png(data, chance):
         struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
         for name, content in chunks
     )
+
+
+def mutate_tiff(data, chance):
+    """A TIFF file with other numbers in its tags: sides, strips that share their bytes, sides of tiles."""
+    data = bytearray(data)
+    order = "<" if data.startswith(b"II") else ">"
+    (directory,) = struct.unpack_from(f"{order}I", data, 4)
+    (count,) = struct.unpack_from(f"{order}H", data, directory)
+    for _ in range(chance.choice((1, 2, 3))):
+        place = directory + 2 + 12 * chance.randrange(count)
+        tag, kind, values, value = struct.unpack_from(f"{order}HHII", data, place)
+        if tag in (273, 279) and chance.random() < 0.7:  # offsets and sizes of strips
+            values, value = chance.choice((40, 4000, 50_000)), len(data)
+            data += struct.pack(f"{order}{values}I", *(8 + number for number in range(values)))
+            kind = 4
+        elif chance.random() < 0.3:
+            tag, kind, values, value = chance.choice((322, 323, 278)), 4, 1, chance.choice((1, 16, 30_000, 2**31))
+        else:
+            value = chance.choice((1, 2, 8, 255, 3000, 9000, 65535, 2**31 - 1))
+        struct.pack_into(f"{order}HHII", data, place, tag, kind, values, value)
+    return bytes(data)
+
+
+def many_sentences(chance):
+    """A text of very many short sentences, and perhaps a long one."""
+    long = "word " * chance.choice((0, 10, 200, 3000))
+    return f"{long}. " + chance.choice(("Ab. ", "a b! ", "He is. ", "。")) * chance.choice((20, 500, 4000, 30_000))
 
 
 def repeat_scans(data, chance):
