@@ -3,13 +3,13 @@
 import glob
 import os
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from attention_apps.data.manifest import LineReader, Problem, read_records
+from attention_apps.data.manifest import MAX_LINE_BYTES, CheckedGzipFile, LineReader, Problem, read_records
 from attention_apps.files import folder_files, walk_files
 
 Format = Literal["file", "lines", "manifest", "parquet"]
@@ -113,11 +113,17 @@ def local_name(name: str) -> str:
     return name.removeprefix("file://") if name.startswith("file:///") else name
 
 
-def open_rows(name: str) -> AbstractContextManager[Any]:
+@contextmanager
+def open_rows(name: str) -> Iterator[Any]:
     """Open a file of rows, by its path or URL, decompressed if its name ends in .gz."""
     import fsspec
 
-    return fsspec.open(name, "rb", compression="gzip" if name.endswith(".gz") else None)
+    with fsspec.open(name, "rb") as file:
+        if name.endswith(".gz"):
+            with CheckedGzipFile(name, "rb", fileobj=file) as stream:
+                yield stream
+        else:
+            yield file
 
 
 def find_files(name: str, suffixes: Sequence[str]) -> list[str]:
@@ -197,9 +203,15 @@ def _rows(name: str, selection: Selection, first: Place) -> Generator[tuple[Plac
         if selection.format_of(name) == "lines":
             stream.seek(first.offset)
             place = first
-            for line in stream:
-                yield place, Item(f"{name}:{place.number + 1}", line)
-                place = Place(place.number + 1, place.offset + len(line))
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                number, offset, error = place.number + 1, place.offset + len(line), None
+                if len(line) > MAX_LINE_BYTES:
+                    error = f"{name}, line {number}: the line is longer than {MAX_LINE_BYTES:,} bytes"
+                    while line and not line.endswith(b"\n"):
+                        line = stream.readline(MAX_LINE_BYTES)
+                        offset += len(line)
+                yield place, Item(f"{name}:{number}", None if error else line, error)
+                place = Place(number, offset)
             return
         yield from _manifest_rows(name, stream, selection, first)
 

@@ -30,6 +30,7 @@ from attention_apps.cli.predict_commands import (
     check_text,
 )
 from attention_apps.cli.train import add_column_argument, parse_columns
+from attention_apps.data.manifest import MAX_LINE_BYTES
 from attention_apps.files import locked_folder
 from attention_apps.terminal import import_tensorflow_quietly, only_python_on_stderr, print_line
 
@@ -214,7 +215,7 @@ class Answer:
             if selection.format_of(file) == "lines":
                 try:
                     with open_rows(file) as lines:
-                        check_text(file, lines.readline())
+                        check_text(file, lines.readline(MAX_LINE_BYTES))
                 except (OSError, ValueError):  # a file that is no text fails as a whole, not line by line
                     whole.add(file)
         return make_parts(files, selection, size, whole)

@@ -18,6 +18,9 @@ from attention_apps.terminal import import_tensorflow_quietly, print_line
 
 # A line of the card: "- License: ..." or "| License | ... |", in bold or not.
 _CARD_LINE = r"^\W*{}\W*[:|]\W*?(\w.*?)[\s|]*$"
+# What may end a sentence, and what a sentence costs at least.
+_SENTENCE_END = re.compile("[.?!\n]|\u2026|\u3002|\uff1f|\uff01".encode())
+_SENTENCE_BYTES = 256
 
 
 class PresetsCommand:
@@ -144,6 +147,13 @@ class ServeCommand:
             help="of a request's images, and of a batch (default: %(default)s)",
         )
         parser.add_argument(
+            "--max-text",
+            type=float,
+            default=64,
+            metavar="KB",
+            help="of a request's texts, and of a batch; a sentence counts as 256 bytes or more (default: %(default)s)",
+        )
+        parser.add_argument(
             "--max-connections", type=int, default=2048, metavar="N", help="open connections (default: %(default)s)"
         )
         parser.add_argument(
@@ -160,7 +170,7 @@ class ServeCommand:
         except ImportError as error:
             raise ValueError(str(error)) from None
 
-        for name in ("max_body", "max_pixels"):
+        for name in ("max_body", "max_pixels", "max_text"):
             if not math.isfinite(getattr(options, name)):
                 flag = name.replace("_", "-")
                 raise ValueError(f"`--{flag}` must be a finite number. Received: {getattr(options, name)}")
@@ -171,6 +181,7 @@ class ServeCommand:
             max_batch=options.max_batch,
             batch_delay=options.batch_delay / 1000,
             max_pixels=int(options.max_pixels * 1e6),
+            max_text=int(options.max_text * 2**10),
             max_connections=options.max_connections,
             max_connections_per_peer=options.max_connections_per_peer,
         )
@@ -188,7 +199,8 @@ class ServeCommand:
                     say("anyone who can reach this address can use it; there are no passwords here")
                 say("Ctrl-C ends")
 
-        run_server(models, options.host, options.port, limits, announce, {"image_bytes": _decoded_pixels})
+        costs = {"image_bytes": _decoded_pixels, "text": _text_cost}
+        run_server(models, options.host, options.port, limits, announce, costs)
         return 0
 
 
@@ -201,6 +213,15 @@ def _decoded_pixels(data: bytes) -> int:
     if pixels == LARGEST_JPEG:  # its size was not found, and it may be just below the limit
         return MAX_PIXELS
     return pixels if pixels <= MAX_PIXELS else 0
+
+
+def _text_cost(data: bytes) -> int:
+    """Return the bytes of a text that a model reads, and 256 for each sentence: a batch is padded to the longest."""
+    from attention_apps.applications.compression.reader import MAX_EXPORTED_BYTES, MAX_EXPORTED_SENTENCES
+
+    # Summarizers read a passage of a longer text; other models refuse it.
+    ends = len(_SENTENCE_END.findall(data[:MAX_EXPORTED_BYTES]))
+    return max(min(len(data), MAX_EXPORTED_BYTES), min(ends, MAX_EXPORTED_SENTENCES) * _SENTENCE_BYTES)
 
 
 def _name(model: str) -> str:

@@ -18,7 +18,7 @@ from attention_apps.terminal import printable
 
 MAX_LINE_BYTES = 1_000_000
 # A larger file that unpacks to more than so many times its size is no manifest: gzip reaches a thousand with zeros.
-MAX_GZIP_RATIO, MIN_CHECKED_BYTES = 200, 10_000_000
+MAX_GZIP_RATIO, MIN_CHECKED_BYTES = 200, 1_000_000
 _SHOWN_CHARACTERS = 200
 
 _WRONG_MARKS = {
@@ -67,7 +67,7 @@ class LineReader:
     def __iter__(self) -> Iterator[str]:
         if not self.file.is_file():
             raise FileNotFoundError(f"There is no file {self.file}")
-        with _GzipFile(self.file, "rb") if self.file.suffix == ".gz" else open(self.file, "rb") as stream:
+        with CheckedGzipFile(self.file, "rb") if self.file.suffix == ".gz" else open(self.file, "rb") as stream:
             yield from self.lines(stream)
 
     def lines(self, stream: gzip.GzipFile | BinaryIO) -> Iterator[str]:
@@ -108,13 +108,14 @@ class LineReader:
         return ""
 
 
-class _GzipFile(gzip.GzipFile):
-    """A compressed text. Raises an error once it has unpacked far more than any text would."""
+class CheckedGzipFile(gzip.GzipFile):
+    """A compressed text. `readline` raises an error once it has unpacked far more than any text would."""
 
     def readline(self, size: int | None = -1) -> bytes:
         line = super().readline(size)
         place = self.tell()
-        if place > MIN_CHECKED_BYTES and place > MAX_GZIP_RATIO * os.path.getsize(self.name):
+        compressed: Any = self.fileobj  # read up to the last block that was unpacked
+        if place > MIN_CHECKED_BYTES and place > MAX_GZIP_RATIO * compressed.tell():
             raise ValueError(f"{self.name} unpacks to more than {MAX_GZIP_RATIO} times its size")
         return line
 

@@ -15,6 +15,8 @@ import numpy as np
 
 _ROWS, _COLUMNS = "instances", "inputs"
 _SHOWN_CHARACTERS = 200
+# A request of 32 rows needs few lists, objects and strings; each takes up to a hundred times the memory of its bytes.
+MAX_VALUES = 100_000
 _SHORT_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
 _JSON_NAMES = {
     str: "strings",
@@ -105,6 +107,8 @@ class PredictRequest:
 
 def read_request(body: bytes | bytearray) -> PredictRequest:
     """Parse the body of a predict request."""
+    if body.count(b"[") + body.count(b"{") + body.count(b'"') // 2 > MAX_VALUES:
+        raise RequestError(400, f"The body must have at most {MAX_VALUES:,} lists, objects and strings")
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -29,6 +29,8 @@ from attention_apps.serving.rest import PredictRequest, RequestError, dump, read
 
 Cost = Callable[[bytes], int]
 _OTHER_FILES = 64
+# Larger bodies are parsed one at a time: their values take many times the memory of their JSON.
+_LARGE_BODY = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class ServingLimits:
         max_batch: rows of a request, and of a batch of several requests.
         batch_delay: seconds that a request waits for others to form a batch.
         max_pixels: pixels of a request's images, and of a batch, according to the headers of the images.
+        max_text: bytes of a request's texts, and of a batch, as the function in `costs` counts them.
         max_waiting: requests per model that wait or are being answered.
         max_connections: open connections. At the limit, a new one replaces the one that has been idle the longest.
         max_connections_per_peer: open connections from one address; no limit by default.
@@ -55,13 +58,14 @@ class ServingLimits:
     max_batch: int = 32
     batch_delay: float = 0.005
     max_pixels: int = 100_000_000
+    max_text: int = 64 << 10
     max_waiting: int = 256
     max_connections: int = 2048
     max_connections_per_peer: int | None = None
 
     def __post_init__(self) -> None:
-        counts = ("max_body", "max_total_body", "max_batch", "max_pixels", "max_waiting", "max_connections")
-        require_at_least(self, 1, *counts, "max_connections_per_peer")
+        counts = ("max_body", "max_total_body", "max_batch", "max_pixels", "max_text", "max_waiting")
+        require_at_least(self, 1, *counts, "max_connections", "max_connections_per_peer")
         for name in ("timeout", "header_timeout"):
             require(0 < getattr(self, name) < math.inf, name, "above 0 and finite", getattr(self, name))
         require_between(self, 0, 10, "batch_delay")
@@ -83,7 +87,8 @@ class PredictionServer:
     Args:
         models: by name, each a `LoadedModel`, or any object with its `version`, `inputs`, `outputs` and `predict`.
         limits: see `ServingLimits`.
-        costs: by input name, a function that returns an item's cost in pixels. It must be cheap, and read headers only.
+        costs: by input name, a function that returns an item's cost: in bytes for `text`, otherwise in pixels. It must
+            be cheap, and read only the headers of images.
     """
 
     def __init__(
@@ -98,14 +103,15 @@ class PredictionServer:
         self._batchers = {
             (name, signature): Batcher(
                 partial(model.predict, signature=signature),
-                max_cost=self.limits.max_pixels,
+                max_cost=self._max_cost(inputs),
                 max_batch=self.limits.max_batch,
                 delay=self.limits.batch_delay,
             )
             for name, model in self.models.items()
-            for signature in model.inputs
+            for signature, inputs in model.inputs.items()
         }
         self._admitted: Counter[str] = Counter()
+        self._parsing_large_body = asyncio.Lock()
         self._body_bytes = 0
         self._application = self._make_application()
 
@@ -217,9 +223,12 @@ class PredictionServer:
     async def _answer(self, request, name, model, body):
         self._admitted[name] += 1
         try:
-            question, future = await asyncio.to_thread(self._submit, name, model, body)
+            async with self._parsing_large_body if len(body) > _LARGE_BODY else contextlib.nullcontext():
+                question, future = await asyncio.to_thread(self._submit, name, model, body)
             outputs = await _wait(request, future)
             return await asyncio.to_thread(question.to_response, outputs)
+        except MemoryError:
+            raise RequestError(503, "Out of memory; try again later") from None
         finally:
             self._admitted[name] -= 1
 
@@ -235,11 +244,15 @@ class PredictionServer:
             raise RequestError(400, f"A request must have {limit}. Received: {question.rows}")
         inputs = question.to_inputs(model.inputs[question.signature])
         costs = ((cost, inputs[name]) for name, cost in self.costs.items() if name in inputs)
-        pixels = sum(cost(item) for cost, items in costs for item in items.flat)
-        if pixels > self.limits.max_pixels:
-            limit = f"{self.limits.max_pixels:,} pixels"
-            raise RequestError(400, f"The images of a request must have at most {limit} together. Received: {pixels:,}")
-        return replace(question, values=None), self._batchers[name, question.signature].submit(inputs, pixels)
+        total = sum(cost(item) for cost, items in costs for item in items.flat)
+        if total > self._max_cost(inputs):
+            what, unit = ("texts", "bytes") if "text" in inputs else ("images", "pixels")
+            limit = f"{self._max_cost(inputs):,} {unit}"
+            raise RequestError(400, f"The {what} of a request must have at most {limit} together. Received: {total:,}")
+        return replace(question, values=None), self._batchers[name, question.signature].submit(inputs, total)
+
+    def _max_cost(self, inputs):
+        return self.limits.max_text if "text" in inputs else self.limits.max_pixels
 
 
 async def _wait(request, future):

@@ -1,6 +1,7 @@
 import gzip
 import importlib
 import json
+import random
 from types import SimpleNamespace
 
 import fsspec
@@ -8,6 +9,7 @@ import pytest
 
 from attention_apps.batch.inputs import Item, Place, Selection, find_files, local_name, places, read_rows
 from attention_apps.cli.predict import PredictCommand
+from attention_apps.data.manifest import MAX_LINE_BYTES
 
 pyarrow = pytest.importorskip("pyarrow", reason="Parquet needs the extra `ray`")
 parquet = importlib.import_module("pyarrow.parquet")
@@ -198,3 +200,24 @@ def test_every_failure_of_a_file_system_is_an_error_of_its_file(bucket, monkeypa
 def test_a_file_url_is_a_path():
     assert local_name("file:///a/b.jpg") == "/a/b.jpg"
     assert [local_name(name) for name in ("a/b.jpg", "s3://a")] == ["a/b.jpg", "s3://a"]
+
+
+@pytest.mark.parametrize("zipped", ["", ".gz"])
+def test_a_long_line_is_an_error_and_the_others_are_read(tmp_path, zipped):
+    noise = random.Random(0).randbytes(MAX_LINE_BYTES).hex()
+    path = write(tmp_path, "texts.txt" + zipped, f"One\n{noise}\nThree\n{'x' * (MAX_LINE_BYTES - 1)}\n{noise}")
+    selection = Selection("document", is_path=False, lines=True)
+    items = read_all(path, selection)
+    errors = [f"{path}, line {number}: the line is longer than 1,000,000 bytes" for number in (2, 5)]
+    assert [item.error for item in items] == [None, errors[0], None, None, errors[1]]
+    assert items[2].contents == b"Three\n"
+    found = list(places(path, selection))
+    assert [shown(read_rows(path, selection, place, 1)) for place in found] == [[one] for one in shown(items)]
+
+
+@pytest.mark.parametrize("name", ["rows.csv.gz", "texts.txt.gz"])
+@pytest.mark.parametrize("row", ["x\n", "x" * 1000])
+def test_a_gzip_file_that_unpacks_to_far_more_is_an_error(tmp_path, name, row):
+    path = write(tmp_path, name, "document\n" + row * (5_000_000 // len(row)))
+    with pytest.raises(ValueError, match=f"{name} unpacks to more than 200 times its size"):
+        list(places(path, Selection("document", is_path=False, lines=True)))

@@ -12,7 +12,7 @@ import PIL.Image
 import pytest
 
 from attention_apps.cli import main
-from attention_apps.cli.serving_commands import _decoded_pixels
+from attention_apps.cli.serving_commands import _decoded_pixels, _text_cost
 from attention_apps.serving import Client, LoadedModel
 from tests.applications.summarizers import CONFIGS, make_rows, make_summarizer, write_jsonl
 
@@ -89,6 +89,7 @@ def test_evaluate_says_which_rows_it_could_not_use(preset, data, tmp_path, capsy
         (["serve", "{preset}", "--timeout", "inf"], "`timeout` must be above 0 and finite"),
         (["serve", "{preset}", "--max-body", "inf"], "`--max-body` must be a finite number"),
         (["serve", "{preset}", "--max-pixels", "nan"], "`--max-pixels` must be a finite number"),
+        (["serve", "{preset}", "--max-text", "0"], "`max_text` must be at least 1"),
         (["serve", "{preset}", "--max-connections", "0"], "`max_connections` must be at least 1"),
     ],
 )
@@ -115,6 +116,21 @@ def test_pixels_are_counted_from_the_header():
     assert _decoded_pixels(b"not an image") == 0
     bomb = contents.getvalue()[:16] + b"\x00\x01\x00\x00" * 2 + contents.getvalue()[24:]
     assert _decoded_pixels(bomb) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        ("", 0),
+        ("no end", 6),
+        ("One. Two!\n", 3 * 256),
+        ("\u3002" * 9, 9 * 256),
+        ("x" * 99_999, 16_384),
+        ("." * 99, 2**14),
+    ],
+)
+def test_a_text_costs_its_bytes_and_more_if_its_sentences_are_short(text, cost):
+    assert _text_cost(text.encode()) == cost
 
 
 def test_a_port_that_is_taken_is_named(exported, capsys):

@@ -220,9 +220,7 @@ def test_broken_gzip_is_an_error(tmp_path):
         read(path)
 
 
-@pytest.mark.parametrize(
-    "content", [b"a,b\n" + b"\n" * 20_000_000, b"a,b\n" + b"x" * 20_000_000], ids=["lines", "line"]
-)
+@pytest.mark.parametrize("content", [b"a,b\n" + b"\n" * 5_000_000, b"a,b\n" + b"x" * 20_000_000], ids=["lines", "line"])
 def test_a_gzip_file_that_unpacks_to_far_more_is_an_error(tmp_path, content):
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(content))

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from attention_apps.serving.rest import Client, RequestError, ServerError, TensorInfo, read_request
+from attention_apps.serving.rest import MAX_VALUES, Client, RequestError, ServerError, TensorInfo, read_request
 
 INFOS = {"x": TensorInfo("string", (None,))}
 
@@ -90,3 +90,11 @@ def test_long_names_make_no_long_messages():
         with pytest.raises(RequestError, match="xxx") as caught:
             read_request(json.dumps(request).encode()).to_inputs(INFOS)
         assert len(caught.value.message) < 500
+
+
+@pytest.mark.parametrize("unit", [b"[],", b"{},", b"[{}],", b'"",'])
+def test_millions_of_lists_are_not_parsed(monkeypatch, unit):
+    body = b'{"instances": [' + unit * (MAX_VALUES + 1) + b"0]}"
+    monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it was parsed"))
+    with pytest.raises(RequestError, match="at most 100,000 lists, objects and strings"):
+        read_request(body)

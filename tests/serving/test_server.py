@@ -14,11 +14,13 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import pytest
 
-from attention_apps.serving.rest import Client, ServerError
+from attention_apps.serving import server as server_module
+from attention_apps.serving.rest import Client, ServerError, TensorInfo
 from attention_apps.serving.server import ServingLimits
 from tests.serving.fake_model import FakeModel, running
 
@@ -287,6 +289,46 @@ def test_the_pixels_of_a_request_and_of_a_batch_have_a_limit():
     assert max(call.get("image_bytes", 0) for call in model.calls) == 2
 
 
+class TextModel(FakeModel):
+    """A fake model whose input is called `text`."""
+
+    inputs: ClassVar = {"serving_default": {"text": TensorInfo("string", (None,))}}
+
+    def predict(self, inputs, signature="serving_default"):
+        return super().predict({"image_bytes": inputs["text"]}, signature)
+
+
+def test_the_texts_of_a_request_and_of_a_batch_have_a_limit():
+    model, limits = TextModel(seconds=0.2), {"max_text": 5, "max_pixels": 1, "batch_delay": 0.2}
+    with running({"fake": model}, {"text": len}, **limits) as (url, _), ThreadPoolExecutor(6) as pool:
+        status, content = ask(url, PREDICT, {"instances": ["abc", "def"]})
+        assert (status, content["error"]) == (
+            400,
+            "The texts of a request must have at most 5 bytes together. Received: 6",
+        )
+        futures = [pool.submit(ask, url, PREDICT, {"instances": ["ab"]}) for _ in range(6)]
+        assert [future.result()[0] for future in futures] == [200] * 6
+    assert max(call["image_bytes"] for call in model.calls) == 2
+
+
+def test_large_bodies_are_parsed_one_at_a_time(monkeypatch):
+    running_now, most = 0, 0
+
+    def read_slowly(body):
+        nonlocal running_now, most
+        running_now += 1
+        most = max(most, running_now)
+        time.sleep(0.1)
+        running_now -= 1
+        raise MemoryError
+
+    monkeypatch.setattr(server_module, "read_request", read_slowly)
+    with running({"fake": FakeModel()}) as (url, _), ThreadPoolExecutor(3) as pool:
+        futures = [pool.submit(ask, url, PREDICT, {"instances": ["a" * (1 << 20)]}) for _ in range(3)]
+        assert [future.result() for future in futures] == [(503, {"error": "Out of memory; try again later"})] * 3
+    assert most == 1
+
+
 def test_what_was_asked_before_the_end_is_answered():
     with running({"fake": FakeModel(seconds=0.6)}) as (url, server):
         answers = []
@@ -311,6 +353,7 @@ def test_a_client_is_told_what_was_wrong(url):
         ("max_total_body", 0),
         ("max_batch", 0),
         ("max_pixels", 0),
+        ("max_text", 0),
         ("max_waiting", 0),
         ("max_connections", 0),
         ("max_connections_per_peer", 0),

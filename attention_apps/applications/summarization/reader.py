@@ -23,7 +23,6 @@ OK, CUT, SHORT, BLANK, TOO_LONG = "ok", "cut", "short", "blank", "text too long"
 MIN_WORDS = 4
 # The longest text that an exported model reads.
 MAX_TEXT_BYTES = 1 << 17
-_NOTE = f"texts of at most {MAX_TEXT_BYTES:,} bytes of UTF-8; invalid bytes are read as U+FFFD"
 _EXAMPLE = "Yesterday in the morning, somebody saw something in the old town. It was reported by the police."
 
 # The first token of a sentence or passage, and the token after its last.
@@ -51,6 +50,8 @@ class TextReader:
     tokenize: Tokenize = staticmethod(text.tokenize)
     # Whether all sentences are read, each on its own, and longer ones than the model reads in pieces.
     reads_all = False
+    # What an exported model reads, for its card.
+    note = f"texts of at most {MAX_TEXT_BYTES:,} bytes of UTF-8; invalid bytes are read as U+FFFD"
 
     max_batch_length = float("inf")
     signature: ClassVar[Mapping[str, tf.TensorSpec]] = {"tokens": tf.TensorSpec((None, None), tf.string)}
@@ -90,7 +91,7 @@ class TextReader:
 
     def raw_inputs(self) -> dict[str, RawInput]:
         specs = {"text": tf.TensorSpec([None], tf.string)}
-        return {DEFAULT_SIGNATURE: RawInput(self.in_graph, specs, {"text": [_EXAMPLE]}, {"text": _NOTE})}
+        return {DEFAULT_SIGNATURE: RawInput(self.in_graph, specs, {"text": [_EXAMPLE]}, {"text": self.note})}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +134,11 @@ def _splitter(tokenize: Tokenize) -> Any:
     return split
 
 
-def read_text_in_graph(texts: tf.Tensor, tokenize: Tokenize) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Tensors]:
+def read_text_in_graph(
+    texts: tf.Tensor, tokenize: Tokenize, max_bytes: int = MAX_TEXT_BYTES
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Tensors]:
     """Return the tokens of texts, the starts of their sentences, and the context of an exported model."""
-    is_too_long = tf.strings.length(texts) > MAX_TEXT_BYTES
+    is_too_long = tf.strings.length(texts) > max_bytes
     texts = tf.where(is_too_long, "", texts)
     paragraphs = split_paragraphs(texts)
     tokens = tokenize(paragraphs.flat_values)

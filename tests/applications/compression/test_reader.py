@@ -2,7 +2,11 @@ import pytest
 import tensorflow as tf
 
 from attention_apps.applications.compression.config import CompressorConfig
-from attention_apps.applications.compression.reader import SentenceReader
+from attention_apps.applications.compression.reader import (
+    MAX_EXPORTED_BYTES,
+    MAX_EXPORTED_SENTENCES,
+    SentenceReader,
+)
 from attention_apps.applications.summarization.config import SummaryOptions
 from tests.applications.summarizers import LONG_TEXT, TEXT
 
@@ -51,3 +55,13 @@ def test_the_graph_reads_the_same_sentences():
     counts = [context["rows"].numpy().tolist().count(number) for number in range(3)]
     assert counts == [len(sentences_of(text)) for text in texts]
     assert context["status"].numpy().tolist() == [b"ok", b"blank", b"ok"]
+
+
+def test_the_graph_reads_the_first_sentences_of_each_text():
+    texts = ["One two three four. " * MAX_EXPORTED_SENTENCES, LONG_TEXT + " Ab." * 500, "a" * (MAX_EXPORTED_BYTES + 1)]
+    source, context = READER.in_graph(tf.constant([*texts, TEXT]))
+    assert context["status"].numpy().tolist() == [b"ok", b"cut", b"text too long", b"ok"]
+    *rows, _ = ([token.decode() for token in row if token] for row in source["tokens"].numpy())
+    cut = sentences_of(texts[1])[:MAX_EXPORTED_SENTENCES]
+    assert rows == sentences_of(texts[0]) + cut + sentences_of(TEXT)
+    assert context["tokens"].row_lengths().numpy()[1] == sum(map(len, cut))
