@@ -113,7 +113,8 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 def kept_folder(folder: Path) -> Path:
     """The name of the old folder while a new one takes its place."""
-    return folder.with_name(f".{folder.name}.old")
+    folder = Path(os.path.abspath(folder))  # "." has no name
+    return folder.parent / f".{folder.name}.old"
 
 
 def recover_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_recovery_leaves_an_existing_folder_alone(tmp_path):
     shutil.rmtree(folder)
     files.recover_folder(folder)
     assert (folder / "a").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("name", [".", "inner/..", "../here"])
+def test_the_old_folder_is_named_after_the_absolute_folder(tmp_path, monkeypatch, name):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert files.kept_folder(Path(name)) == tmp_path / ".here.old"
+    assert files.kept_folder(Path("/")) == Path("/..old")
 
 
 def test_two_folders_are_exchanged(tmp_path):

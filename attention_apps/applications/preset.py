@@ -155,6 +155,8 @@ def write_preset(folder: str | os.PathLike, preset: Preset, card: str, bits: int
 
     require(bits in (32, 16, 8), "bits", "32, 16 or 8", bits)
     folder = Path(folder)
+    if folder.name in ("", ".."):
+        raise ValueError(f"`folder` must end with a name, because it is replaced as a whole. Received: {str(folder)!r}")
     if folder.exists() and not (folder / SUMS).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"`folder` must be new, empty, or hold a preset. Received: folder={str(folder)!r}")
     config = {"format": FORMAT, "task": preset.task, "config": preset.config}

@@ -12,12 +12,14 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from keras import ops
 
-from attention_apps.checks import require, require_at_least
+from attention_apps.checks import require, require_at_least, require_between
 from attention_apps.constants import END, START
 from attention_apps.decoding.scorers import State, Tensor
 
 # No task needs more. A preset that asked for more could exhaust the memory.
 MAX_BEAM_SIZE, MAX_LENGTH = 1000, 10_000
+# The search has operations for each token of an n-gram.
+MAX_NGRAM_SIZE = 100
 
 LengthPenaltyKind = Literal["gnmt", "average"]
 # `best_candidates` looks for the largest scores in chunks of this size.
@@ -45,7 +47,7 @@ class DecodingOptions:
         temperature: divides the logits.
         repetition_penalty: multiplies the log-probability of tokens that the hypothesis already contains. Values
             above 1 make repetitions less likely, as in CTRL.
-        no_repeat_ngram_size: no n-gram of this size occurs twice. 0 turns this off.
+        no_repeat_ngram_size: no n-gram of this size, at most 100, occurs twice. 0 turns this off.
         forced_prefix: token ids that every hypothesis starts with. They count in lengths and scores, and may be
             banned tokens. For a different prefix per item, use the argument `prefix` of the search.
         banned_tokens: token ids that are never generated.
@@ -82,7 +84,7 @@ class DecodingOptions:
         require(fits, "min_length", expected, self.min_length)
         fits, expected = 1 <= self.num_best <= self.beam_size, f"between 1 and {self.beam_size}, `beam_size`"
         require(fits, "num_best", expected, self.num_best)
-        require_at_least(self, 0, "no_repeat_ngram_size")
+        require_between(self, 0, MAX_NGRAM_SIZE, "no_repeat_ngram_size")
         kinds = get_args(LengthPenaltyKind)
         expected = " or ".join(f'"{kind}"' for kind in kinds)
         require(self.length_penalty_kind in kinds, "length_penalty_kind", expected, self.length_penalty_kind)

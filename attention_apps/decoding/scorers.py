@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias, get_args
@@ -195,7 +196,9 @@ _NGRAM_HEADER = "n-gram counts"
 _MAX_ORDER = 32
 _MAX_DIGITS = 15
 _MAX_LINE_LENGTH = (_MAX_ORDER + 1) * (_MAX_DIGITS + 1)
-_MAX_TABLE_SIZE = 100_000_000  # histories times vocabulary: 0.4 GB for each of the two tables
+_LINE = re.compile(rf"\s*[0-9]{{1,{_MAX_DIGITS}}}(\s+[0-9]{{1,{_MAX_DIGITS}}})+\s*")
+_MAX_NGRAMS = 200_000  # load in about three seconds
+_MAX_TABLE_SIZE = 50_000_000  # histories times vocabulary: 0.2 GB for each of the two tables
 
 History: TypeAlias = tuple[int, ...]
 
@@ -229,6 +232,7 @@ class NgramModel:
         self._counts: dict[History, Mapping[int, int]] = {(): {}, **counts}
         in_order = sorted(self._counts, key=lambda history: (len(history), history))
         self._numbers = {history: number for number, history in enumerate(in_order)}
+        self._shorter = [self._number(history[1:]) for history in in_order]
         self.log_probs: np.ndarray = self._find_log_probs()  # (histories, V)
         self.successors: np.ndarray = self._find_successors()  # (histories, V)
 
@@ -248,8 +252,10 @@ class NgramModel:
     @classmethod
     def from_text(cls, text: str, vocabulary_size: int) -> Self:
         """Read the output of `to_text`. An error names the line that is wrong."""
-        first, *lines = text.splitlines() or [""]
-        if first != _NGRAM_HEADER:
+        if text.count("\n") > _MAX_NGRAMS + 1:
+            raise ValueError(f"n-gram counts must have at most {_MAX_NGRAMS:,} n-grams. Received: more lines")
+        first, *lines = text.rstrip("\n").split("\n")
+        if first.rstrip("\r") != _NGRAM_HEADER:
             raise ValueError(f"The first line of n-gram counts must be {_NGRAM_HEADER!r}. Received: {first[:40]!r}")
         counts: dict[History, dict[int, int]] = {}
         for number, line in enumerate(lines, 2):
@@ -291,7 +297,7 @@ class NgramModel:
         probabilities = np.empty((len(self._numbers), self.vocabulary_size))
         for history, number in self._numbers.items():
             seen = self._counts[history]
-            shorter = probabilities[self._number(history[1:])] if history else 1 / self.vocabulary_size
+            shorter = probabilities[self._shorter[number]] if history else 1 / self.vocabulary_size
             kinds, total = max(len(seen), 1), sum(seen.values())
             probabilities[number] = kinds * shorter / (total + kinds)
             if seen:
@@ -303,7 +309,7 @@ class NgramModel:
         successors = np.zeros((len(self._numbers), self.vocabulary_size), np.int32)
         for history, number in self._numbers.items():
             if history:
-                successors[number] = successors[self._number(history[1:])]
+                successors[number] = successors[self._shorter[number]]
             for token in self._counts[history]:
                 extended = (*history, token)
                 if extended in self._numbers:
@@ -324,6 +330,9 @@ def _check_counts(counts: Mapping[History, Mapping[int, int]], vocabulary_size: 
     if len(counts) >= limit:
         received = f"Received: {len(counts):,} histories and vocabulary_size={vocabulary_size:,}"
         raise ValueError(f"`counts` must have fewer than {limit:,} histories for this vocabulary. {received}")
+    ngrams = sum(map(len, counts.values()))
+    if ngrams > _MAX_NGRAMS:
+        raise ValueError(f"`counts` must have at most {_MAX_NGRAMS:,} n-grams. Received: {ngrams:,}. Lower the order")
     longest = max(map(len, counts), default=0)
     if longest >= _MAX_ORDER:
         raise ValueError(f"`counts` must have histories of fewer than {_MAX_ORDER} tokens. Received: {longest:,}")
@@ -337,9 +346,7 @@ def _parse_line(line: str, number: int) -> list[int]:
     if len(line) > _MAX_LINE_LENGTH:
         expected = f"must have at most {_MAX_LINE_LENGTH} characters. Received: {len(line):,} characters"
         raise ValueError(f"Line {number} of the n-gram counts {expected}")
-    fields = line.split()
-    are_numbers = all(field.isascii() and field.isdigit() and len(field) <= _MAX_DIGITS for field in fields)
-    if not are_numbers or len(fields) < 2:
+    if not _LINE.fullmatch(line):
         expected = f"must be two or more numbers of at most {_MAX_DIGITS} digits. Received: {line[:40]!r}"
         raise ValueError(f"Line {number} of the n-gram counts {expected}")
-    return [int(field) for field in fields]
+    return list(map(int, line.split()))

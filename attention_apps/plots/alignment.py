@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _INCHES_PER_WORD = 0.28
 _MOST_INCHES = 60.0
 # Limits of an image, so that drawing takes seconds and not hours. The page shows everything.
-_MOST_PASSAGES = 10
+_MOST_PASSAGES = 5
 _MOST_WRITTEN = 100
-_MOST_SOURCE = 400
+_MOST_SOURCE = 150
 _MOST_LETTERS = 40
 _STYLE = """body { font: 17px/1.65 system-ui, sans-serif; max-width: 46em; margin: 1em auto; padding: 0 1em; }
 .written { font-size: 1.25em; line-height: 1.5; margin: .5em 0; }
@@ -74,7 +74,7 @@ class Alignment:
 def draw_alignments(alignments: Sequence[Alignment], path: str | os.PathLike | None = None) -> "Figure":
     """Draw a grid for each passage: written words at the side, source words below, darker for more attention.
 
-    Copied words are orange. The image shows the first 10 passages, and at most 100 written and 400 source words of
+    Copied words are orange. The image shows the first 5 passages, and at most 100 written and 150 source words of
     each. A title says if something was cut.
 
     Returns:

@@ -14,7 +14,8 @@ import soundfile
 import soxr
 
 SAMPLE_RATE = 16_000
-LOWEST_RATE, HIGHEST_RATE = 100, 384_000
+# A lower rate would turn a small file into hours of audio.
+LOWEST_RATE, HIGHEST_RATE = 4_000, 384_000
 MAX_SECONDS = 3600.0
 
 # Samples decoded at a time. A damaged file keeps all whole pieces before the damage.

@@ -23,6 +23,7 @@ from attention_apps.training.config import TrainingConfig, to_dict
 # Settings that may change when a run is resumed: they do not influence the weights, or only say when to stop.
 FREE_FIELDS = ("max_minutes", "checkpoint_minutes", "log_every", "strict")
 
+_FORMAT = "2"
 _SUFFIX = ".safetensors"
 _PARTIAL = ".partial"
 
@@ -101,10 +102,12 @@ class CheckpointFolder:
             with safe_open(path, framework="numpy") as file:
                 metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-            if metadata["checksum"] != str(_checksum(arrays)):
+            if "checksum" in metadata and metadata.get("format") != _FORMAT:
+                raise DamagedCheckpointError(f"{path} was written by another version and cannot be read")
+            if metadata["checksum"] != str(_checksum(arrays, metadata["state"])):
                 raise DamagedCheckpointError(f"{path} is damaged: its checksum is wrong")
             return Checkpoint(arrays, json.loads(metadata["state"]))
-        except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+        except (SafetensorError, KeyError, OSError) as error:
             raise DamagedCheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
 
     def keep_only(self, kept: Collection[str], prefix: str) -> None:
@@ -126,17 +129,19 @@ class CheckpointFolder:
 
 def _to_bytes(arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> bytes:
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    return save(arrays, {"state": json.dumps(state), "checksum": str(_checksum(arrays))})
+    text = json.dumps(state)
+    return save(arrays, {"format": _FORMAT, "state": text, "checksum": str(_checksum(arrays, text))})
 
 
 def _as_bytes(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _checksum(arrays: Mapping[str, np.ndarray]) -> int:
-    checksum = 0
-    for name in sorted(arrays):
-        checksum = zlib.crc32(_as_bytes(arrays[name]), zlib.crc32(name.encode(), checksum))
+def _checksum(arrays: Mapping[str, np.ndarray], state: str) -> int:
+    checksum = zlib.crc32(state.encode())
+    for name, array in sorted(arrays.items()):
+        described = f"{name} {array.dtype} {array.shape}"
+        checksum = zlib.crc32(_as_bytes(array), zlib.crc32(described.encode(), checksum))
     return checksum
 
 

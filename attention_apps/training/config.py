@@ -33,7 +33,8 @@ __all__ = [
     "write_config",
 ]
 
-MAX_FILE_BYTES = 1_000_000
+# tomllib needs up to 1 kB for each byte of a file of keys.
+MAX_FILE_BYTES = 100_000
 # tomllib needs quadratic time and memory for a key of many parts, "a.a.a.a = 1".
 MAX_LINE_CHARACTERS = 1_000
 

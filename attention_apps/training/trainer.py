@@ -213,10 +213,14 @@ class Trainer:
             self.checkpoints.clear()
         checkpoint = None if restart else self.checkpoints.load_last()
         if checkpoint is not None:
-            check_same_run(checkpoint.state["run"], self._description, self.folder)
+            try:
+                run, position = checkpoint.state["run"], RunState(**checkpoint.state["position"])
+            except (KeyError, TypeError) as error:
+                raise DamagedCheckpointError(f"{self.folder} holds no state of a run ({error}). Restart it.") from error
+            check_same_run(run, self._description, self.folder)
             for name, variables in self._variables().items():
                 assign_arrays(name, variables, checkpoint.arrays)
-            self.state = RunState(**checkpoint.state["position"])
+            self.state = position
             if self.state.finished == "max_minutes" and not self._reason_to_stop():
                 self.state.finished = ""  # the limit was raised
         if self.on_accepted is not None and self.is_chief:

@@ -136,7 +136,7 @@ class Validation:
         for _, step in state.candidates if len(state.candidates) > 1 else ():
             try:
                 loaded.append(self.checkpoints.load(_candidate(step)).arrays)
-            except DamagedCheckpointError as error:
+            except (DamagedCheckpointError, FileNotFoundError) as error:
                 warnings.warn(f"{error}; averaging without it", stacklevel=2)
         return loaded
 

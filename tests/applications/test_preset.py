@@ -329,6 +329,14 @@ def test_a_folder_that_a_crash_left_aside_is_found(folder):
     assert read_preset(find_preset(folder)).config == PRESET.config
 
 
+def test_the_current_folder_is_a_preset_that_is_not_replaced(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert read_preset(find_preset(".")).config == PRESET.config
+    for unnamed in (".", "..", "../mine/.."):
+        with pytest.raises(ValueError, match=r"`folder` must end with a name, because .* Received: '\.'|\.\.'"):
+            write_preset(unnamed, PRESET, "card")
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_that_ships_is_whole(name):
     assert read_preset(find_preset(name)).weights

@@ -36,7 +36,14 @@ def test_options_are_frozen_and_hashable():
         ({"min_length": 21}, "`min_length` must be between 0 and 20, `max_length`. Received: min_length=21"),
         ({"num_best": 6}, "`num_best` must be between 1 and 5, `beam_size`. Received: num_best=6"),
         ({"num_best": 0}, "`num_best` must be between 1 and 5, `beam_size`. Received: num_best=0"),
-        ({"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` must be at least 0. Received: no_repeat_ngram_size=-1"),
+        (
+            {"no_repeat_ngram_size": -1},
+            "`no_repeat_ngram_size` must be between 0 and 100. Received: no_repeat_ngram_size=-1",
+        ),
+        (
+            {"no_repeat_ngram_size": 10**6},
+            "`no_repeat_ngram_size` must be between 0 and 100. Received: no_repeat_ngram_size=1000000",
+        ),
         (
             {"length_penalty_kind": "wu"},
             '`length_penalty_kind` must be "gnmt" or "average". Received: length_penalty_kind=\'wu\'',
@@ -132,6 +139,13 @@ def test_an_ngram_is_not_written_twice():
     assert banned([[3, 4, 3, 5, 3], [0, 0, 5, 0, 5]], no_repeat_ngram_size=2) == [[4, 5], [0]]
     assert banned([[3, 4, 5, 3, 4], [3, 4, 5, 4, 4]], no_repeat_ngram_size=3) == [[5], []]
     assert banned([[3, 4, 3], [5, 5, 5]], no_repeat_ngram_size=1) == [[3, 4], [5]]
+
+
+def test_the_longest_ngrams_ban_what_would_repeat_them():
+    history = np.array([[3, 4, 5] * 34] * 2, "int32")
+    options = DecodingOptions(max_length=102, no_repeat_ngram_size=100)
+    banned_ids = np.isneginf(score_next_tokens(LOGITS, None, history, 102, options).allowed)
+    np.testing.assert_array_equal(banned_ids, [[False, False, False, True, False, False]] * 2)
 
 
 def test_ngrams_longer_than_what_is_written_ban_nothing():

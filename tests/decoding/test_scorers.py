@@ -353,9 +353,27 @@ def test_a_long_line_is_refused_at_once():
 
 
 def test_a_small_file_cannot_ask_for_a_large_table():
-    lines = "\n".join(f"1 {token} 4" for token in range(1000))
-    with pytest.raises(ValueError, match="fewer than 1,000 histories for this vocabulary. Received: 1,000 histories"):
+    lines = "\n".join(f"1 {token} 4" for token in range(500))
+    with pytest.raises(ValueError, match="fewer than 500 histories for this vocabulary. Received: 500 histories"):
         NgramModel.from_text(f"n-gram counts\n{lines}\n", 100_000)
+
+
+def test_more_ngrams_than_load_in_seconds_are_refused_at_once():
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match="n-gram counts must have at most 200,000 n-grams"):
+        NgramModel.from_text("n-gram counts\n" + "1 4 5\n" * 5_000_000, V)
+    assert time.perf_counter() - start < 1
+    counts = {(first, second): dict.fromkeys(range(500), 1) for first in range(21) for second in range(20)}
+    with pytest.raises(ValueError, match="`counts` must have at most 200,000 n-grams. Received: 210,000. Lower the or"):
+        NgramModel(counts, 500)
+
+
+@pytest.mark.slow
+def test_the_most_ngrams_load_in_seconds():
+    lines = "".join(f"1 {n % 26} {n // 26 % 26} {n // 676 % 26} {n // 17_576} 2\n" for n in range(199_999))
+    start = time.process_time()
+    assert len(NgramModel.from_text(f"n-gram counts\n{lines}", 30).log_probs) == 200_000
+    assert time.process_time() - start < 10
 
 
 def test_histories_whose_suffixes_are_missing_use_the_longest_known_one():

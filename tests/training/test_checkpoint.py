@@ -65,6 +65,22 @@ def test_a_damaged_one_gives_way_to_the_one_before(tmp_path, damage):
     assert_holds(checkpoint, 1)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'step\\": 2', b'step\\": 9'), (b"F32", b"I32"), (b"[3,5]", b"[5,3]"), (b'"format":"2"', b'"format":"1"')],
+    ids=["state", "type", "shape", "version"],
+)
+def test_the_checksum_covers_state_and_types_and_shapes(tmp_path, old, new):
+    folder = CheckpointFolder(tmp_path)
+    save(folder, 1)
+    save(folder, 2)
+    content = folder.path("last").read_bytes()
+    assert old in content
+    folder.path("last").write_bytes(content.replace(old, new))
+    with pytest.warns(UserWarning, match="its checksum is wrong; going back|was written by another version"):
+        assert_holds(folder.load_last(), 1)
+
+
 def test_death_between_the_two_renames_leaves_the_one_before(tmp_path):
     folder = CheckpointFolder(tmp_path)
     save(folder, 1)

@@ -25,12 +25,15 @@ from attention_apps.training.config import (
 def test_a_key_of_many_parts_takes_no_quadratic_time(tmp_path):
     path = tmp_path / "long.toml"
     rest = ".a" * (config_module.MAX_LINE_CHARACTERS // 2 - 10) + " = 1"
-    path.write_text("\n".join(f"a{number}{rest}" for number in range(400)))
+    path.write_text("\n".join(f"a{number}{rest}" for number in range(99)))
     start = time.process_time()
     with pytest.raises(ValueError, match="Unknown key|is not valid TOML"):
         read_config(TrainingConfig, path)
     assert time.process_time() - start < 5
-    path.write_text("epochs = 3\n" + "a." * 200_000 + "a = 1")
+    path.write_text("\n".join(f"a{number}{rest}" for number in range(103)))
+    with pytest.raises(ValueError, match="must have at most 100,000 bytes"):  # 1 MB would take 1 GB of memory
+        read_config(TrainingConfig, path)
+    path.write_text("epochs = 3\n" + "a." * 20_000 + "a = 1")
     with pytest.raises(ValueError, match=r"long\.toml, line 2: a line must have at most 1,000 characters"):
         read_config(TrainingConfig, path)
 
@@ -245,7 +248,7 @@ def test_bad_files_are_refused(tmp_path, monkeypatch):
     path.write_bytes(b"name = '\xff'")
     with pytest.raises(ValueError, match=f"{path}: is not UTF-8 text"):
         read_config(Ship, path)
-    path.write_text("crew = " + "[\n" * 100_000)
+    path.write_text("crew = " + "[\n" * 40_000)
     with pytest.raises(ValueError, match="is not valid TOML"):
         read_config(Ship, path)
     monkeypatch.setattr(config_module, "MAX_FILE_BYTES", 10)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_apps.training.checkpoint import DamagedCheckpointError
 from attention_apps.training.trainer import Trainer, TrainingInterrupted
 from tests.fault_injection import Faults
 from tests.training.tiny_training import (
@@ -162,6 +163,16 @@ def test_without_an_intact_checkpoint_a_run_does_not_start_again_by_itself(tmp_p
     with pytest.raises(ValueError, match=r"cannot be resumed: .*restart it \(--restart"):
         fit(tmp_path)
     assert_equal_weights(fit(tmp_path, restart=True)[1], model)
+
+
+@pytest.mark.parametrize("change", [lambda state: state.pop("position"), lambda state: state["position"].update(odd=1)])
+def test_a_checkpoint_without_the_state_of_a_run_is_refused(tmp_path, change):
+    _, _, trainer = fit(tmp_path)
+    checkpoint = trainer.checkpoints.load("last")
+    change(checkpoint.state)
+    trainer.checkpoints.save("last", checkpoint.arrays, checkpoint.state)
+    with pytest.raises(DamagedCheckpointError, match=r"holds no state of a run .*(position|odd).*\. Restart it\."):
+        fit(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["damaged", "removed"])

@@ -54,6 +54,23 @@ def test_the_best_checkpoints_are_averaged_in_the_end(tmp_path):
     assert history.best == 6.0
 
 
+@pytest.mark.parametrize("loss", ["damaged", "removed"])
+def test_a_candidate_that_was_lost_is_left_out_of_the_average(tmp_path, loss):
+    folder = tmp_path / "checkpoints"
+
+    def validate(model):
+        losing = folder / "candidate-4.safetensors"
+        if loss == "removed":
+            losing.unlink(missing_ok=True)
+        elif losing.exists():
+            losing.write_bytes(b"damaged")
+        return {"metrics": {"bleu": 1.0}}
+
+    with pytest.warns(UserWarning, match=r"candidate-4\.safetensors.*; averaging without it"):
+        history, _, _ = fit(tmp_path, make_config(average_checkpoints=3), validate=validate)
+    assert history.steps == 12
+
+
 def test_an_average_that_is_worse_than_the_best_is_dropped(tmp_path):
     validate, seen = given_values("bleu", [5.0, 1.0, 4.0, 3.0])
     history, model, _ = fit(tmp_path, make_config(average_checkpoints=2), validate=validate)

@@ -119,7 +119,7 @@ def test_a_single_file_that_is_not_there_raises(recognizer):
         recognizer.transcribe("missing.wav")
 
 
-@pytest.mark.parametrize("rate", [100, 8_000, 384_000])
+@pytest.mark.parametrize("rate", [4_000, 8_000, 384_000])
 def test_unusual_rates_are_resampled(recognizer, rate):
     noise = np.random.default_rng(0).normal(0, 0.1, rate).astype(np.float32)
     assert recognizer.transcribe((noise, rate)).seconds == pytest.approx(1, abs=0.05)
