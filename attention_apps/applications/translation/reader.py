@@ -26,7 +26,7 @@ _HAS_LETTER = r"(?s:.*)\pL(?s:.*)"
 
 
 @dataclass(frozen=True, eq=False)
-class TextShown:
+class ShownWords:
     """What the result of a text needs of it: its words, with and without joiner marks, and the line of each."""
 
     words: list[bytes]
@@ -55,7 +55,7 @@ class TranslationReader:
             raise ValueError(f"A text must have at most {MAX_BYTES:,} bytes. Received: {len(encoded):,} bytes")
         words = split_words(encoded.split(b"\n"))
         flat, spans = words.flat_values.numpy().tolist(), sentence_spans(self._starts(words).numpy())
-        shown = TextShown(flat, [plain_token(word) for word in flat], words.value_rowids().numpy())
+        shown = ShownWords(flat, [plain_token(word) for word in flat], words.value_rowids().numpy())
         is_word = has_letter(words.flat_values).numpy()
         return Reading([make_source(flat, span, is_word[slice(*span)].any()) for span in spans], item, shown)
 
