@@ -2,6 +2,7 @@
 
 import io
 
+import keras
 import numpy as np
 
 WORDS = ("Ġthe", "Ġcat", "Ġsat", "Ġon", "Ġmat", "Ġdog", "Ġran", "The", "A")
@@ -11,6 +12,7 @@ TEXTS = ("The cat sat on the mat.", "A dog ran on the")
 def make_bart(seed=1, num_layers=2):
     import keras_hub
 
+    keras.utils.set_random_seed(seed)  # of the initial weights, which `_shaken` changes
     vocabulary, merges = _byte_pairs()
     preprocessor = keras_hub.models.BartSeq2SeqLMPreprocessor(
         keras_hub.models.BartTokenizer(vocabulary=vocabulary, merges=merges),
@@ -31,6 +33,7 @@ def make_bart(seed=1, num_layers=2):
 def make_t5(seed=1):
     import keras_hub
 
+    keras.utils.set_random_seed(seed)  # of the initial weights, which `_shaken` changes
     pieces = _sentence_pieces(pad_id=0, eos_id=1, unk_id=2, bos_id=-1, eos_piece="</s>")
     tokenizer = keras_hub.models.T5Tokenizer(pieces)
     preprocessor = keras_hub.models.T5Seq2SeqLMPreprocessor(
@@ -45,6 +48,7 @@ def make_t5(seed=1):
 def make_t5gemma(seed=1):
     import keras_hub
 
+    keras.utils.set_random_seed(seed)  # of the initial weights, which `_shaken` changes
     tokenizer = keras_hub.models.T5GemmaTokenizer(
         _sentence_pieces(pad_id=0, eos_id=1, bos_id=2, unk_id=3, bos_piece="<bos>", eos_piece="<eos>")
     )
@@ -75,6 +79,7 @@ def make_t5gemma(seed=1):
 def make_moonshine(seed=1, byte_fallback=True, **options):
     import keras_hub
 
+    keras.utils.set_random_seed(seed)  # of the initial weights, which `_shaken` changes
     pieces = _sentence_pieces(
         vocab_size=310 if byte_fallback else 48,
         byte_fallback=byte_fallback,
