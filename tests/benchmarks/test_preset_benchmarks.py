@@ -38,7 +38,7 @@ def test_answers_are_counted_and_so_are_the_seconds_of_speech(folder):
 
 @pytest.mark.slow
 def test_an_export_is_timed_next_to_the_application(folder):
-    figures = figures_of(folder, "serving", "--calls", "12")
+    figures = figures_of(folder, "serving", "--calls", "12", "--seconds", "1")
     assert figures["first answer seconds"] > 0
     assert figures["export / live"] == pytest.approx(figures["export milliseconds"] / figures["live milliseconds"])
     assert figures["calls"] == 12
