@@ -233,6 +233,9 @@ class TransformerDecoder(TransformerStack, Decoder):
             states.append(cache)
         hidden = self.norm(hidden)
         matrix = ops.cast(self.embedding.embeddings, self.compute_dtype)
-        logits = ops.einsum("btd,vd->btv", hidden, matrix) + ops.cast(self.output_bias, self.compute_dtype)
+        # One product for all positions: the gradient by `matrix` would otherwise be computed for each example.
+        logits = ops.einsum("nd,vd->nv", ops.reshape(hidden, (-1, self.embedding_dim)), matrix)
+        logits = ops.reshape(logits, (*ops.shape(hidden)[:2], self.vocabulary_size))
+        logits = logits + ops.cast(self.output_bias, self.compute_dtype)
         features = ops.concatenate([hidden, embedded], axis=-1)
         return {"logits": logits, "attention": weights, "features": features}, states

@@ -182,6 +182,22 @@ def test_a_search_writes_the_same_with_a_cache_of_its_own_length(default):
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
 
 
+def test_the_gradient_of_the_output_matrix_is_not_computed_for_each_example():
+    decoder, memory, tokens = make_transformer(), make_memory(), make_tokens(B, T)
+    decoder(tokens, memory)
+
+    @tf.function
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(decoder(tokens, memory) ** 2)
+        return tape.gradient(loss, decoder.trainable_variables)
+
+    width = decoder.embedding_dim
+    tensors = [tensor for op in gradient.get_concrete_function().graph.get_operations() for tensor in op.outputs]
+    assert any(tensor.shape == (V, width) for tensor in tensors)
+    assert not any(tensor.shape in [(B, V, width), (B, width, V)] for tensor in tensors)
+
+
 def test_copied_words_are_read_as_the_unknown_word():
     decoder, memory = make_transformer(), make_memory()
     np.testing.assert_array_equal(
