@@ -138,6 +138,8 @@ class Batches:
         dataset.batches = self  # keeps the batches alive while anything iterates over them
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        # There is nothing to tune, and the end of an iteration would wait for the tuner's thread, for up to a minute.
+        options.autotune.enabled = False
         return dataset.prefetch(2).with_options(options)
 
     def compute(self, epoch: int, batch: int, shard: int = 0, num_shards: int = 1) -> list[np.ndarray]:

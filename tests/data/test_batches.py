@@ -150,6 +150,12 @@ def test_several_targets_of_a_source_are_padded_in_number_and_length():
     assert batch["tokens"].sum(axis=(1, 2)).tolist() == [6, 8]
 
 
+def test_the_end_of_an_epoch_waits_for_no_tuner():
+    dataset = make([2, 3, 4], batch_size=3).batches(0)
+    assert not dataset.options().autotune.enabled
+    assert len(list(dataset)) == 1
+
+
 def test_shapes_are_known_as_far_as_they_are_fixed():
     spec = make([3, 4], batch_size=2).batches(0).element_spec
     assert spec["source"]["features"].shape.as_list() == [None, None, 3]
