@@ -170,7 +170,7 @@ class MultiHeadAttention(ConstructorConfig, keras.layers.Layer):
             return {}
         if not self.causal:
             raise ValueError("A cache needs `causal=True`. Received: causal=False")
-        shape = (ops.shape(value)[0], max_length, self._shared_heads, self.key_dim)
+        shape = (ops.shape(value)[0], self._shared_heads, max_length, self.key_dim)
         return {
             "keys": ops.zeros(shape, dtype=self.compute_dtype),
             "values": ops.zeros(shape, dtype=self.compute_dtype),
@@ -180,54 +180,62 @@ class MultiHeadAttention(ConstructorConfig, keras.layers.Layer):
     def call(self, query, value, value_mask=None, prepared=None, state=None, training=None):
         prepared = self.prepare(value) if prepared is None else prepared
         query, mask = self._project(self.query_dense, query, self.num_heads), over_targets(value_mask)
-        target, seen = ops.shape(query)[1], None
+        target, seen = ops.shape(query)[2], None
         if state:  # each new position sees the cache up to itself
             positions = ops.expand_dims(state["position"], 1) + ops.arange(target, dtype="int32")  # (B, T)
-            seen = ops.expand_dims(positions, 2) >= ops.arange(ops.shape(state["keys"])[1], dtype="int32")
+            seen = ops.expand_dims(positions, 2) >= ops.arange(ops.shape(state["keys"])[2], dtype="int32")
             prepared = state = _append(state, prepared)
         elif self.causal:
-            seen = causal_mask(target, ops.shape(prepared["keys"])[1])
+            seen = causal_mask(target, ops.shape(prepared["keys"])[2])[None]  # (1, T, S)
         if seen is not None:
             mask = seen if mask is None else ops.logical_and(seen, mask)
-        attend = self._attend if self.return_weights or (training and self.dropout) else self._attend_fused
-        context, weights = attend(query, prepared["keys"], prepared["values"], mask, training)
-        shape = (*ops.shape(context)[:2], self.output_dense.units)
-        context = self.output_dense(ops.reshape(context, (-1, self.num_heads * self.key_dim)))
-        return ops.reshape(context, shape), weights, {} if state is None else state
+        needs_weights = self.return_weights or (training and self.dropout)
+        # TensorFlow has no fused attention.
+        is_fused = not needs_weights and keras.backend.backend() != "tensorflow"
+        attend = self._attend_fused if is_fused else self._attend
+        context, weights = attend(query, prepared["keys"], prepared["values"], mask, training)  # (B, H, T, D)
+        context = context if context.shape[2] == 1 else ops.swapaxes(context, 1, 2)
+        output = self.output_dense(ops.reshape(context, (-1, self.num_heads * self.key_dim)))
+        return ops.reshape(output, (-1, target, self.output_dense.units)), weights, {} if state is None else state
 
     def _project(self, dense, inputs, num_heads):
         """Project all positions in one matrix product. With three axes Keras needs many small operations for it."""
+        batch, time = ops.shape(inputs)[:2]
         projected = dense(ops.reshape(inputs, (-1, inputs.shape[-1])))
-        return ops.reshape(projected, (*ops.shape(inputs)[:2], num_heads, self.key_dim))  # (B, T, H, D)
+        if inputs.shape[1] == 1:
+            return ops.reshape(projected, (batch, num_heads, 1, self.key_dim))
+        return ops.swapaxes(ops.reshape(projected, (batch, time, num_heads, self.key_dim)), 1, 2)  # (B, H, T, D)
 
     def _attend(self, query, keys, values, mask, training):
-        batch, target = ops.shape(query)[:2]
-        query = ops.reshape(query, (batch, target, self._shared_heads, -1, self.key_dim))  # (B, T, H, groups, D)
-        scores = ops.einsum("bthgd,bshd->bhgts", query / math.sqrt(self.key_dim), keys)
-        weights = masked_softmax(scores, None if mask is None else mask[..., None, None, :, :])
+        (batch, heads, target), source = ops.shape(query)[:3], ops.shape(keys)[2]
+        # The heads that share keys and values are rows of one matrix product.
+        rows = ops.reshape(query / math.sqrt(self.key_dim), (batch, self._shared_heads, -1, self.key_dim))
+        scores = ops.reshape(ops.matmul(rows, ops.swapaxes(keys, 2, 3)), (batch, heads, target, source))
+        weights = masked_softmax(scores, None if mask is None else mask[:, None])  # (B, H, T, S)
         dropped = self.dropout_layer(weights, training=training)
-        context = ops.einsum("bhgts,bshd->bthgd", dropped, values)
-        return context, ops.mean(weights, axis=(1, 2)) if self.return_weights else None
+        dropped = ops.reshape(dropped, (batch, self._shared_heads, -1, source))
+        context = ops.reshape(ops.matmul(dropped, values), (batch, heads, target, self.key_dim))
+        return context, ops.mean(weights, axis=1) if self.return_weights else None
 
     def _attend_fused(self, query, keys, values, mask, training):
         group = self.num_heads // self._shared_heads
-        keys, values = (ops.repeat(x, group, axis=2) if group > 1 else x for x in (keys, values))  # (B, S, H, D)
+        keys, values = (ops.repeat(x, group, axis=1) if group > 1 else x for x in (keys, values))
+        query, keys, values = (ops.swapaxes(x, 1, 2) for x in (query, keys, values))  # (B, T, H, D)
         if mask is None:
-            return ops.dot_product_attention(query, keys, values), None
-        mask = mask if len(mask.shape) == 3 else ops.expand_dims(mask, 0)  # (B, T, S)
-        context = ops.dot_product_attention(query, keys, values, mask=ops.expand_dims(mask, 1))  # (B, T, H, D)
-        has_source = ops.any(mask, axis=-1)[..., None, None]
-        return ops.where(has_source, context, ops.zeros_like(context)), None
+            return ops.swapaxes(ops.dot_product_attention(query, keys, values), 1, 2), None
+        context = ops.dot_product_attention(query, keys, values, mask=mask[:, None])
+        context = ops.where(ops.any(mask, axis=-1)[..., None, None], context, ops.zeros_like(context))
+        return ops.swapaxes(context, 1, 2), None
 
 
 def _append(state, new):
     """Write the new keys and values after the last position of the cache."""
-    length, added = ops.shape(state["keys"])[1], ops.shape(new["keys"])[1]
+    length, added = ops.shape(state["keys"])[2], ops.shape(new["keys"])[2]
     index = ops.arange(length, dtype="int32") - ops.expand_dims(state["position"], 1)  # (B, max_length)
-    written = ops.logical_and(index >= 0, index < added)[..., None, None]
-    index = ops.clip(index, 0, added - 1)[..., None, None]
+    written = ops.logical_and(index >= 0, index < added)[:, None, :, None]
+    index = ops.clip(index, 0, added - 1)[:, None, :, None]
     appended = {"position": state["position"] + added}
     for name in ("keys", "values"):
-        moved = new[name] if new[name].shape[1] == 1 else ops.take_along_axis(new[name], index, axis=1)
+        moved = new[name] if new[name].shape[2] == 1 else ops.take_along_axis(new[name], index, axis=2)
         appended[name] = ops.where(written, moved, state[name])
     return appended

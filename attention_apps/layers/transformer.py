@@ -214,7 +214,8 @@ class TransformerDecoderBlock(_TransformerBlock):
 
     Call arguments:
         query: `(batch, target, dim)`.
-        value: The memory, `(batch, source, memory_dim)`.
+        value: The memory, `(batch, source, memory_dim)`. Adjacent rows of the query may share a row of it, so that
+            the hypotheses of an item read it once.
         value_mask: Boolean `(batch, source)`; `True` means real.
         prepared: Result of `prepare(value)`, the projected keys and values of the cross-attention.
         state: The cache, `{"keys", "values", "position"}`, or empty.
@@ -270,10 +271,13 @@ class TransformerDecoderBlock(_TransformerBlock):
         normal = self.self_norm(query)
         context, _, state = self.self_attention(normal, normal, state=state, training=training)
         hidden = query + self.self_dropout(context, training=training)
+        # Rows that share a source become target positions of the cross-attention.
+        normal = ops.reshape(self.cross_norm(hidden), (ops.shape(value)[0], -1, hidden.shape[-1]))
         context, weights, _ = self.cross_attention(
-            self.cross_norm(hidden), value, value_mask=value_mask, prepared=prepared, training=training
+            normal, value, value_mask=value_mask, prepared=prepared, training=training
         )
-        hidden = hidden + self.cross_dropout(context, training=training)
+        hidden = hidden + self.cross_dropout(ops.reshape(context, ops.shape(hidden)), training=training)
+        weights = ops.reshape(weights, (*ops.shape(hidden)[:2], -1))
         return self.feed_forward(hidden, training=training), weights, state
 
 

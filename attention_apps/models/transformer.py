@@ -4,13 +4,14 @@ import keras
 from keras import ops
 
 from attention_apps.constants import PADDING
+from attention_apps.decoding.scorers import PER_ITEM
 from attention_apps.layers.constructor_config import ConstructorConfig
 from attention_apps.layers.transformer import (
     SinusoidalPositionEncoding,
     TransformerDecoderBlock,
     TransformerEncoderBlock,
 )
-from attention_apps.models.seq2seq import Decoder, repeat_for_targets
+from attention_apps.models.seq2seq import Decoder
 
 
 class TransformerStack(ConstructorConfig):
@@ -195,8 +196,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         self.built = True
 
     def _teacher_force(self, tokens, memory, num_targets):
-        source = repeat_for_targets(self._source(memory), num_targets)
-        outputs, _ = self._run(tokens, None, source, [None] * self.num_layers)
+        outputs, _ = self._run(tokens, None, self._source(memory), [None] * self.num_layers)
         return outputs, {}
 
     def init_state(self, memory, max_length=None):
@@ -204,19 +204,18 @@ class TransformerDecoder(TransformerStack, Decoder):
         source = self._source(memory)
         max_length = self.max_length if max_length is None else max_length
         return {
-            **source,
+            PER_ITEM: source,
             "blocks": [block.init_state(source["values"], max_length) for block in self.blocks],
             "coverage": ops.zeros(ops.shape(source["values"])[:2], self.compute_dtype),
         }
 
     def step_with_attention(self, token, state):
         """Like `step`, but return a dict with `attention` and `features` next to the `logits`."""
-        source = {name: state[name] for name in ("values", "mask", "prepared") if name in state}
         position = state["blocks"][0]["position"]
-        outputs, blocks = self._run(token[:, None], position, source, state["blocks"])
+        outputs, blocks = self._run(token[:, None], position, state[PER_ITEM], state["blocks"])
         outputs = {name: tensor[:, 0] for name, tensor in outputs.items()}
         coverage = state["coverage"] + outputs["attention"]
-        return outputs, {**source, "blocks": blocks, "coverage": coverage}
+        return outputs, {PER_ITEM: state[PER_ITEM], "blocks": blocks, "coverage": coverage}
 
     def _source(self, memory):
         values = memory["values"]
