@@ -200,22 +200,24 @@ class MultiHeadAttention(ConstructorConfig, keras.layers.Layer):
 
     def _project(self, dense, inputs, num_heads):
         """Project all positions in one matrix product. With three axes Keras needs many small operations for it."""
-        batch, time = ops.shape(inputs)[:2]
         projected = dense(ops.reshape(inputs, (-1, inputs.shape[-1])))
         if inputs.shape[1] == 1:
-            return ops.reshape(projected, (batch, num_heads, 1, self.key_dim))
-        return ops.swapaxes(ops.reshape(projected, (batch, time, num_heads, self.key_dim)), 1, 2)  # (B, H, T, D)
+            return ops.reshape(projected, (-1, num_heads, 1, self.key_dim))
+        projected = ops.reshape(projected, (-1, ops.shape(inputs)[1], num_heads, self.key_dim))
+        return ops.swapaxes(projected, 1, 2)  # (B, H, T, D)
 
     def _attend(self, query, keys, values, mask, training):
-        (batch, heads, target), source = ops.shape(query)[:3], ops.shape(keys)[2]
-        # The heads that share keys and values are rows of one matrix product.
-        rows = ops.reshape(query / math.sqrt(self.key_dim), (batch, self._shared_heads, -1, self.key_dim))
-        scores = ops.reshape(ops.matmul(rows, ops.swapaxes(keys, 2, 3)), (batch, heads, target, source))
-        weights = masked_softmax(scores, None if mask is None else mask[:, None])  # (B, H, T, S)
-        dropped = self.dropout_layer(weights, training=training)
-        dropped = ops.reshape(dropped, (batch, self._shared_heads, -1, source))
-        context = ops.reshape(ops.matmul(dropped, values), (batch, heads, target, self.key_dim))
+        weights = self._multiply(query / math.sqrt(self.key_dim), ops.swapaxes(keys, 2, 3))
+        weights = masked_softmax(weights, None if mask is None else mask[:, None])  # (B, H, T, S)
+        context = self._multiply(self.dropout_layer(weights, training=training), values)
         return context, ops.mean(weights, axis=1) if self.return_weights else None
+
+    def _multiply(self, rows, shared):
+        """Matrix products of `(batch, heads, target, ...)` and matrices that groups of heads share."""
+        if self._shared_heads == self.num_heads:
+            return ops.matmul(rows, shared)
+        grouped = ops.reshape(rows, (ops.shape(rows)[0], self._shared_heads, -1, ops.shape(rows)[3]))
+        return ops.reshape(ops.matmul(grouped, shared), (*ops.shape(rows)[:3], ops.shape(shared)[3]))
 
     def _attend_fused(self, query, keys, values, mask, training):
         group = self.num_heads // self._shared_heads
@@ -232,10 +234,11 @@ def _append(state, new):
     """Write the new keys and values after the last position of the cache."""
     length, added = ops.shape(state["keys"])[2], ops.shape(new["keys"])[2]
     index = ops.arange(length, dtype="int32") - ops.expand_dims(state["position"], 1)  # (B, max_length)
-    written = ops.logical_and(index >= 0, index < added)[:, None, :, None]
-    index = ops.clip(index, 0, added - 1)[:, None, :, None]
+    is_step = new["keys"].shape[2] == 1
+    written = index == 0 if is_step else ops.logical_and(index >= 0, index < added)
+    written, index = (x[:, None, :, None] for x in (written, ops.clip(index, 0, added - 1)))
     appended = {"position": state["position"] + added}
     for name in ("keys", "values"):
-        moved = new[name] if new[name].shape[2] == 1 else ops.take_along_axis(new[name], index, axis=2)
+        moved = new[name] if is_step else ops.take_along_axis(new[name], index, axis=2)
         appended[name] = ops.where(written, moved, state[name])
     return appended

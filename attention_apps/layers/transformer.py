@@ -276,8 +276,10 @@ class TransformerDecoderBlock(_TransformerBlock):
         context, weights, _ = self.cross_attention(
             normal, value, value_mask=value_mask, prepared=prepared, training=training
         )
-        hidden = hidden + self.cross_dropout(ops.reshape(context, ops.shape(hidden)), training=training)
-        weights = ops.reshape(weights, (*ops.shape(hidden)[:2], -1))
+        target, source = ops.shape(hidden)[1], ops.shape(value)[1]
+        context = ops.reshape(context, (-1, target, hidden.shape[-1]))
+        hidden = hidden + self.cross_dropout(context, training=training)
+        weights = ops.reshape(weights, (-1, target, source))
         return self.feed_forward(hidden, training=training), weights, state
 
 
@@ -301,5 +303,5 @@ class _FeedForward(keras.layers.Layer):
 
     def call(self, inputs, training=None):
         rows = ops.reshape(self.norm(inputs), (-1, inputs.shape[-1]))  # one plain matrix product for all positions
-        output = ops.reshape(self.output_dense(self.hidden_dense(rows)), ops.shape(inputs))
+        output = ops.reshape(self.output_dense(self.hidden_dense(rows)), (-1, *ops.shape(inputs)[1:]))
         return inputs + self.dropout_layer(output, training=training)
