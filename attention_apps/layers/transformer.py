@@ -155,7 +155,7 @@ class TransformerEncoderBlock(_TransformerBlock):
         num_heads: Number of attention heads.
         key_dim: Size of each head.
         hidden_dim: Size of the hidden layer of the feed-forward network.
-        dropout: Dropout rate on the attention weights and before each residual sum.
+        dropout: Dropout rate before each residual sum. Attention weights are not dropped, as in section 5.4.
         activation: Activation of the hidden layer.
 
     Call arguments:
@@ -179,9 +179,7 @@ class TransformerEncoderBlock(_TransformerBlock):
         super().__init__(num_heads, key_dim, hidden_dim, dropout, activation, **kwargs)
         policy, layers = self.dtype_policy, keras.layers
         self.attention_norm = layers.LayerNormalization(epsilon=1e-6, dtype=policy, name="attention_norm")
-        self.attention = MultiHeadAttention(
-            num_heads, key_dim, dropout=dropout, return_weights=False, dtype=policy, name="attention"
-        )
+        self.attention = MultiHeadAttention(num_heads, key_dim, return_weights=False, dtype=policy, name="attention")
         self.attention_dropout = layers.Dropout(dropout, dtype=policy)
         self.feed_forward = _FeedForward(hidden_dim, activation, dropout, dtype=policy, name="feed_forward")
 
@@ -209,7 +207,7 @@ class TransformerDecoderBlock(_TransformerBlock):
         num_heads: Number of attention heads.
         key_dim: Size of each head.
         hidden_dim: Size of the hidden layer of the feed-forward network.
-        dropout: Dropout rate on the attention weights and before each residual sum.
+        dropout: Dropout rate before each residual sum. Attention weights are not dropped, as in section 5.4.
         activation: Activation of the hidden layer.
 
     Call arguments:
@@ -240,7 +238,7 @@ class TransformerDecoderBlock(_TransformerBlock):
         policy, layers = self.dtype_policy, keras.layers
         self.self_norm = layers.LayerNormalization(epsilon=1e-6, dtype=policy, name="self_norm")
         self.self_attention = MultiHeadAttention(
-            num_heads, key_dim, causal=True, dropout=dropout, return_weights=False, dtype=policy, name="self_attention"
+            num_heads, key_dim, causal=True, return_weights=False, dtype=policy, name="self_attention"
         )
         self.self_dropout = layers.Dropout(dropout, dtype=policy)
         self.cross_norm = layers.LayerNormalization(epsilon=1e-6, dtype=policy, name="cross_norm")
@@ -252,7 +250,6 @@ class TransformerDecoderBlock(_TransformerBlock):
         self.cross_attention = MultiHeadAttention(
             self.num_heads,
             self.key_dim,
-            dropout=self.dropout,
             output_dim=query_shape[-1],
             dtype=self.dtype_policy,
             name="cross_attention",
