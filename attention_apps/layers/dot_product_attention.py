@@ -207,13 +207,13 @@ class MultiHeadAttention(ConstructorConfig, keras.layers.Layer):
         return ops.swapaxes(projected, 1, 2)  # (B, H, T, D)
 
     def _attend(self, query, keys, values, mask, training):
-        weights = self._multiply(query / math.sqrt(self.key_dim), ops.swapaxes(keys, 2, 3))
-        weights = masked_softmax(weights, None if mask is None else mask[:, None])  # (B, H, T, S)
+        scores = self._multiply(query / math.sqrt(self.key_dim), ops.swapaxes(keys, 2, 3))
+        weights = masked_softmax(scores, None if mask is None else mask[:, None])  # (B, H, T, S)
         context = self._multiply(self.dropout_layer(weights, training=training), values)
         return context, ops.mean(weights, axis=1) if self.return_weights else None
 
     def _multiply(self, rows, shared):
-        """Matrix products of `(batch, heads, target, ...)` and matrices that groups of heads share."""
+        """Multiply `(batch, heads, target, ...)` by the matrices of the shared heads, `(batch, shared heads, ...)`."""
         if self._shared_heads == self.num_heads:
             return ops.matmul(rows, shared)
         grouped = ops.reshape(rows, (ops.shape(rows)[0], self._shared_heads, -1, ops.shape(rows)[3]))
@@ -234,11 +234,10 @@ def _append(state, new):
     """Write the new keys and values after the last position of the cache."""
     length, added = ops.shape(state["keys"])[2], ops.shape(new["keys"])[2]
     index = ops.arange(length, dtype="int32") - ops.expand_dims(state["position"], 1)  # (B, max_length)
-    is_step = new["keys"].shape[2] == 1
-    written = index == 0 if is_step else ops.logical_and(index >= 0, index < added)
-    written, index = (x[:, None, :, None] for x in (written, ops.clip(index, 0, added - 1)))
+    written = ops.logical_and(index >= 0, index < added)[:, None, :, None]
+    index = ops.clip(index, 0, added - 1)[:, None, :, None]
     appended = {"position": state["position"] + added}
     for name in ("keys", "values"):
-        moved = new[name] if is_step else ops.take_along_axis(new[name], index, axis=2)
+        moved = new[name] if new[name].shape[2] == 1 else ops.take_along_axis(new[name], index, axis=2)
         appended[name] = ops.where(written, moved, state[name])
     return appended

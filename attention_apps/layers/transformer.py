@@ -155,7 +155,7 @@ class TransformerEncoderBlock(_TransformerBlock):
         num_heads: Number of attention heads.
         key_dim: Size of each head.
         hidden_dim: Size of the hidden layer of the feed-forward network.
-        dropout: Dropout rate before each residual sum. Attention weights are not dropped, as in section 5.4.
+        dropout: Dropout rate before each residual sum. Attention weights are not dropped (section 5.4).
         activation: Activation of the hidden layer.
 
     Call arguments:
@@ -207,7 +207,7 @@ class TransformerDecoderBlock(_TransformerBlock):
         num_heads: Number of attention heads.
         key_dim: Size of each head.
         hidden_dim: Size of the hidden layer of the feed-forward network.
-        dropout: Dropout rate before each residual sum. Attention weights are not dropped, as in section 5.4.
+        dropout: Dropout rate before each residual sum. Attention weights are not dropped (section 5.4).
         activation: Activation of the hidden layer.
 
     Call arguments:

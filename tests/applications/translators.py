@@ -29,14 +29,14 @@ CONFIGS = {
         },
         "decoding": {"beam_size": 2, "max_length": 20},
         "training": {
-            "epochs": 40,
+            "epochs": 50,
             "batch_size": 16,
             "max_batch_length": 400,
             "learning_rate": 0.02,
             "warmup_steps": 0,
             "schedule": "cosine",
             "label_smoothing": 0.0,
-            "validate_every": 40,
+            "validate_every": 50,
         },
     }
 }
